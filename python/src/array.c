@@ -399,7 +399,7 @@ static PyObject *dlpack(PyObject *self, PyObject *arguments, PyObject *keywords)
     if (device != Py_None) {
         if (!PyArg_Parse(device, "(ii)", &wanted_type, &wanted_id))
             return NULL;
-        if (a->lease->cpu && !a->lease->owner->software && wanted_type == DL_CUDA) {
+        if (a->lease->cpu && !a->lease->home && !a->lease->owner->software && wanted_type == DL_CUDA) {
             type = DL_CUDA; /* both may use it, at the same address */
             id = a->lease->owner->ordinal;
         }
@@ -457,6 +457,9 @@ static PyObject *get_cuda_interface(PyObject *self, void *Py_UNUSED(unused))
     if (a->lease->owner->software)
         return PyErr_Format(PyExc_AttributeError,
                             "memory of a software GPU is no CUDA memory: use NumPy, or __dlpack__");
+    if (a->lease->home)
+        return PyErr_Format(PyExc_AttributeError,
+                            "the CPU has mapped the region: kernels map it themselves");
     if (!hold_check_live(a->lease))
         return NULL;
     if (a->type->format == NULL)

@@ -3,8 +3,8 @@
 
 PyTypeObject *handle_types[KIND_COUNT];
 
-static const char *const kind_names[] = {"connection", "object", "table", "buffer",
-                                         "vector",     "heap",   "block"};
+static const char *const kind_names[KIND_COUNT] = {
+    "connection", "object", "table", "buffer", "vector", "heap", "block", "space", "collection"};
 
 PyObject *raise_closed(const handle *h)
 {
@@ -82,6 +82,8 @@ static void close_in_library(handle *h, gvm_device *device)
         break;
     case KIND_HEAP: gvm_heap_destroy(h->of.heap); break;
     case KIND_BLOCK: heap_free_block(h, device); break;
+    case KIND_SPACE: gvm_space_destroy(h->of.space); break;
+    case KIND_COLLECTION: gvm_collection_destroy(h->of.collection); break;
     case KIND_COUNT: break;
     }
 }
@@ -98,7 +100,7 @@ static void end_handle(handle *h)
     Py_BEGIN_ALLOW_THREADS;
     if (!ended)
         close_in_library(h, device);
-    if (h->kind != KIND_BLOCK) /* whose device is the heap's */
+    if (h->kind != KIND_BLOCK && h->kind != KIND_COLLECTION) /* whose device is the parent's */
         gvm_device_close(device);
     Py_END_ALLOW_THREADS;
     leave_parent(h);
@@ -210,10 +212,12 @@ static PyGetSetDef properties[] = {
 bool handle_ready(PyObject *module)
 {
     static const char *const names[] = {
-        "gvmem._gvmem.Client", "gvmem._gvmem.Object", "gvmem._gvmem.Table", "gvmem._gvmem.Buffer",
-        "gvmem._gvmem.Vector", "gvmem._gvmem.Heap",   "gvmem._gvmem.Block"};
-    PyMethodDef *methods[] = {client_methods, object_methods, table_methods, buffer_methods,
-                              vector_methods, heap_methods,   block_methods};
+        "gvmem._gvmem.Client", "gvmem._gvmem.Object", "gvmem._gvmem.Table",
+        "gvmem._gvmem.Buffer", "gvmem._gvmem.Vector", "gvmem._gvmem.Heap",
+        "gvmem._gvmem.Block",  "gvmem._gvmem.Space",  "gvmem._gvmem.Collection"};
+    PyMethodDef *methods[] = {client_methods, object_methods, table_methods,
+                              buffer_methods, vector_methods, heap_methods,
+                              block_methods,  space_methods,  collection_methods};
 
     for (int i = 0; i < KIND_COUNT; i++) {
         PyType_Slot slots[] = {

@@ -159,6 +159,7 @@ static PyMethodDef functions[] = {
      "vector(size of an element, most elements, device, chunk, flags): a Vector"},
     {"heap", heap_create, METH_VARARGS,
      "heap(device, kind, flags, limit, keep, shelf, decay_ms): a Heap"},
+    {"space", space_create, METH_VARARGS, "space(device, budget, wait_ms, flags): a Space"},
     {"order_streams", stream_order_by_number, METH_VARARGS,
      "order_streams(device, first, second): what the second is given from now on waits for the first"},
     {"memory", memory_new, METH_VARARGS, "memory(owner, address, bytes): it, as a buffer"},
@@ -193,7 +194,7 @@ static PyModuleDef definition = {
     X(LEASE_READ) X(LEASE_WRITE) \
     X(HINT_NONE) X(HINT_SCAN) X(HINT_HOT) X(HINT_ONCE) \
     X(ACQUIRE_CPU) X(TABLE_WHOLE) X(FOREVER) \
-    X(BUFFER_UNSHARED) X(HEAP_UNSHARED) X(HEAP_KEEP) X(HEAP_DEVICE) X(HEAP_HOST) X(HEAP_MANAGED) X(TIER_ABSENT) X(TIER_DEVICE) X(TIER_HOST) \
+    X(BUFFER_UNSHARED) X(SPACE_CHECK) X(HEAP_UNSHARED) X(HEAP_KEEP) X(HEAP_DEVICE) X(HEAP_HOST) X(HEAP_MANAGED) X(TIER_ABSENT) X(TIER_DEVICE) X(TIER_HOST) \
     X(ACCESS_NONE) X(ACCESS_READ) X(ACCESS_READWRITE)
 /* clang-format on */
 

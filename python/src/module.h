@@ -3,7 +3,7 @@
  * It blocks: the Python layer (gvmem/_wait.py) sees to Ctrl-C. Each call is made without the interpreter lock
  * (GIL); everything else here is guarded by it.
  *
- * A handle is a connection, an object or a table, or memory of this process alone: a buffer, a vector, a heap or a block of one. Calls under way, leases and,
+ * A handle is a connection, an object or a table, or memory of this process alone: a buffer, a vector, a heap or a block of one, or regions. Calls under way, leases and,
  * for a connection, its objects are its users, for a heap its blocks: closing marks it, and the last user ends it. So nothing is closed under a
  * thread, or under an array.
  */
@@ -20,6 +20,7 @@
 #include <gvmem/buffer.h>
 #include <gvmem/client.h>
 #include <gvmem/heap.h>
+#include <gvmem/region.h>
 #include <gvmem/table.h>
 #include <gvmem/vector.h>
 
@@ -33,6 +34,8 @@ typedef enum handle_kind {
     KIND_VECTOR,
     KIND_HEAP,
     KIND_BLOCK,
+    KIND_SPACE,
+    KIND_COLLECTION,
     KIND_COUNT
 } handle_kind;
 
@@ -54,9 +57,11 @@ struct handle {
         gvm_buffer *buffer;
         gvm_vector *vector;
         gvm_heap *heap;
+        gvm_space *space;
+        gvm_collection *collection;
     } of;
-    handle *parent; /* the connection of an object, the heap of a block; owned */
-    handle *first; /* of a connection: its objects, of a heap: its blocks, linked by next and previous; not owned */
+    handle *parent; /* the connection of an object, the heap of a block, the space of a collection; owned */
+    handle *first; /* of a connection: its objects, of others what has them as its parent, linked by next and previous; not owned */
     handle *next, *previous;
     hold *holds;        /* linked likewise */
     gvm_device *device; /* open, for waiting; NULL in a connection */
@@ -97,6 +102,8 @@ struct hold {
     bool has_stream;
     gvm_stream stream; /* behind whose work it is released; or, if it is ordered, consumed */
     bool ordered; /* consumers have to wait for the stream: no lease has made the bytes valid on all */
+    bool home; /* of a collection: the region that the CPU has mapped, which is not the GPU's meanwhile */
+    uint32_t number;
     size_t exports;
     unsigned long thread; /* for which it was taken */
 };
@@ -171,6 +178,10 @@ PyObject *buffer_create(PyObject *module, PyObject *arguments);
 PyObject *vector_create(PyObject *module, PyObject *arguments);
 PyObject *heap_create(PyObject *module, PyObject *arguments);
 void heap_free_block(handle *block, gvm_device *device);
+
+/* region.c */
+extern PyMethodDef space_methods[], collection_methods[];
+PyObject *space_create(PyObject *module, PyObject *arguments);
 
 /* stream.c */
 gvm_status stream_wait(gvm_device *device, gvm_stream stream);
