@@ -1,4 +1,7 @@
 /* The module: what is common to its types, and what acts on none of them. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
 #include "module.h"
 
 #include <gvmem/gstore_arrow.h>
@@ -238,16 +241,42 @@ static bool add_statuses(PyObject *module)
 
 PyMODINIT_FUNC PyInit__gvmem(void);
 
+static void format_version(unsigned long version, char text[32])
+{
+    PyOS_snprintf(text, 32, "%lu.%lu.%lu", version / 10000, version / 100 % 100, version % 100);
+}
+
+/* A library of the same minor version, and of the same patch or a later one, has all that this module was compiled with. */
+static bool check_version(unsigned long loaded)
+{
+    const unsigned long own = GVM_VERSION_MAJOR * 10000 + GVM_VERSION_MINOR * 100 + GVM_VERSION_PATCH;
+    char own_text[32], loaded_text[32];
+    Dl_info place = {0};
+
+    if (loaded / 100 == own / 100 && loaded >= own)
+        return true;
+    format_version(own, own_text);
+    format_version(loaded, loaded_text);
+    (void)dladdr((void *)(uintptr_t)gvm_version, &place);
+    PyErr_Format(PyExc_ImportError,
+                 "the package gvmem is of version %s, and the library that was loaded, %s, of version %s: install both of one "
+                 "version, or see what LD_LIBRARY_PATH has",
+                 own_text, place.dli_fname == NULL ? "libgvmem" : place.dli_fname, loaded_text);
+    return false;
+}
+
 PyMODINIT_FUNC PyInit__gvmem(void)
 {
     const unsigned long version = gvm_version();
-    PyObject *module = PyModule_Create(&definition);
+    PyObject *module;
     char text[32];
 
+    if (!check_version(version))
+        return NULL;
+    module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    PyOS_snprintf(text, sizeof text, "%lu.%lu.%lu", version / 10000, version / 100 % 100,
-                  version % 100);
+    format_version(version, text);
     errors = PyDict_New();
     if (errors == NULL || PyModule_AddObjectRef(module, "errors", errors) != 0 ||
         PyModule_AddStringConstant(module, "version", text) != 0 || !add_constants(module) ||
