@@ -213,6 +213,8 @@ bool memory_ready(PyObject *module);
 PyObject *arrow_read_schema(PyObject *module, PyObject *capsule);
 PyObject *arrow_read_array(PyObject *module, PyObject *capsule);
 PyObject *arrow_stream_schema(PyObject *module, PyObject *capsule);
+PyObject *arrow_make_schema(PyObject *module, PyObject *node);
+PyObject *arrow_export(PyObject *module, PyObject *arguments);
 PyObject *arrow_stream_next(PyObject *module, PyObject *capsule);
 
 /* Makes a call of the library, which may wait. */
