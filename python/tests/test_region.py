@@ -124,6 +124,7 @@ def test_region_is_unmapped_when_nothing_uses_it(rows):
         assert lease.released
         with pytest.raises(BufferError, match="has ended"):
             lease.array()
+    region.delete()
 
 
 def test_region_is_never_the_gpus_while_it_is_mapped(rows):
