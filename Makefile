@@ -52,6 +52,9 @@ dist: ## make an archive of the sources, with PGXN's META.json
 deb: ## make Debian packages under BUILD/deb; TOOLKIT= a folder with bin/nvcc, PG=15
 	@PG=$(PG) TOOLKIT=$(TOOLKIT) packaging/deb.sh $(BUILD)
 
+wheel: build ## make a wheel of the Python package under BUILD/wheel; needs nvcc
+	@packaging/wheel.py $(BUILD)
+
 check-install: ## in a fresh Debian 12 (root, debootstrap): install the packages, use all of it, purge them
 	@packaging/check-install.sh $(BUILD)
 
@@ -65,4 +68,4 @@ lint: ## check the tree against the house rules
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-*
 
-.PHONY: help setup build all demo check-fast check check-all check-gpu bench pictures install uninstall dist deb check-install fmt lint clean
+.PHONY: help setup build all demo check-fast check check-all check-gpu bench pictures install uninstall dist deb wheel check-install fmt lint clean

@@ -10,14 +10,18 @@ and is still alive keeps the lease. docs/python.md tells more.
 """
 from . import errors
 from ._array import Lease
+from ._buffer import Buffer
 from ._gvmem import Array
 from ._gvmem import version as __version__
+from ._heap import Block, Heap
 from ._keeper import Info, Keeper, Object, Snapshot, connect, driver
 from ._load import Values, load
+from ._region import Collection, Region, Space
 from ._table import Column, Table, TableLease
+from ._vector import Vector
 from .errors import Error
 
 __all__ = [
-    "Array", "Column", "Error", "Info", "Keeper", "Lease", "Object", "Snapshot", "Table", "TableLease", "Values", "connect", "driver",
-    "errors", "load",
+    "Array", "Block", "Buffer", "Collection", "Column", "Error", "Heap", "Info", "Keeper", "Lease", "Object", "Region", "Snapshot",
+    "Space", "Table", "TableLease", "Values", "Vector", "connect", "driver", "errors", "load",
 ]

@@ -30,7 +30,7 @@ class Column:
     """
 
     def __init__(self, hold: _gvmem.Hold, place: int, rows: int, info: Info):
-        self._hold = hold
+        self._hold, self._first = hold, _PARTS * place
         self.info, self.name, self.type, self.rows = info, info.name, info.type_name, rows
         first = _PARTS * place
         values, bodies = first, first + 2
@@ -60,6 +60,44 @@ class Column:
         else:
             dtype = _ARROW.get(info.arrow) if info.arrow is not None else None if uniform else _POSTGRES.get(info.base_type)
             self.data = fixed(values, dtype, rows) if dtype else fixed(values, _BYTES, rows, info.width)
+
+    def _node(self) -> tuple[Any, ...]:
+        """It, as Arrow lays it out: (format, name, length, null count, buffers, child)."""
+        arrow, element = self.info.arrow, self.info.arrow_element
+        if arrow is None:
+            raise TypeError(f'column "{self.name}" is of a table of layout "pgstrom": Arrow\'s arrays are those of layout "arrow"')
+        values, nulls, bodies, element_nulls = (self._hold.region(self._first + part)[0] for part in range(_PARTS))
+        if arrow == "n":
+            return (arrow, self.name, self.rows, self.rows, (), None)
+        if arrow in ("U", "Z"):
+            return (arrow, self.name, self.rows, -1, (nulls, values, bodies), None)
+        child = None
+        if arrow == "+L":
+            count = self.data.shape[0] if self.data is not None else 0
+            child = (element, "item", count, -1 if element_nulls else 0, (element_nulls, bodies), None)
+            return (arrow, self.name, self.rows, -1, (nulls, values), child)
+        if arrow.startswith("+w:"):
+            child = (element, "item", self.rows * int(arrow[3:]), -1 if element_nulls else 0, (element_nulls, values), None)
+            return (arrow, self.name, self.rows, -1, (nulls,), child)
+        return (arrow, self.name, self.rows, -1 if nulls else 0, (nulls, values), None)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Its type, as a capsule of Arrow's C data interface."""
+        return _gvmem.arrow_make_schema(self._node())
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """It as an array of Arrow in memory of the CPU, without a copy; on a GPU under cpu=True alone. The consumer keeps the
+        lease."""
+        node = self._node()
+        return _gvmem.arrow_make_schema(node), _gvmem.arrow_export(self._hold, node, False)
+
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **kwargs: Any) -> tuple[Any, Any]:
+        """It as an array of Arrow where it is, without a copy. The consumer keeps the lease; no stream has to wait."""
+        unknown = [name for name, value in kwargs.items() if value is not None]
+        if unknown:
+            raise NotImplementedError(f"there is no argument {unknown[0]}")
+        node = self._node()
+        return _gvmem.arrow_make_schema(node), _gvmem.arrow_export(self._hold, node, True)
 
     def __repr__(self) -> str:
         return f"<gvmem.Column {self.name}: {self.type}, {self.rows} rows{', ended' if self._hold.ended else ''}>"

@@ -128,6 +128,11 @@ PyObject *array_new(hold *h, uint32_t index, uint64_t offset, const element *typ
     return (PyObject *)a;
 }
 
+uint64_t array_bytes(PyObject *self)
+{
+    return ((array *)self)->bytes;
+}
+
 static void dealloc(PyObject *self)
 {
     array *a = (array *)self;
@@ -141,6 +146,19 @@ static void dealloc(PyObject *self)
 }
 
 /* ---- the buffer protocol: NumPy, memoryview */
+
+/* Before the CPU uses the bytes. */
+static bool wait_for_stream(const array *a)
+{
+    gvm_status status;
+
+    if (!a->lease->ordered)
+        return true;
+    WITHOUT_GIL(status = stream_wait(a->lease->owner->device, a->lease->stream));
+    if (status != GVM_OK)
+        raise_status();
+    return status == GVM_OK;
+}
 
 static bool check_on_cpu(const array *a)
 {
@@ -166,13 +184,15 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags)
         return -1;
     }
     if (a->readonly && (flags & PyBUF_WRITABLE) != 0) {
-        PyErr_SetString(PyExc_BufferError, "the lease is for reading");
+        PyErr_SetString(PyExc_BufferError, "the array is read-only, as one of a lease for reading");
         return -1;
     }
     if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && a->ndim > 1) {
         PyErr_SetString(PyExc_BufferError, "the array is C-contiguous");
         return -1;
     }
+    if (!wait_for_stream(a) || !hold_check_live(a->lease))
+        return -1;
     memset(view, 0, sizeof *view);
     view->buf = a->address == NULL ? (void *)a : a->address; /* of no bytes */
     view->obj = Py_NewRef(self);
@@ -311,11 +331,13 @@ static int32_t device_id_of(const array *a)
     return hold_is_on_cpu(a->lease) ? 0 : a->lease->owner->ordinal;
 }
 
-/* The lease makes the bytes valid on every stream, so a consumer's needs to wait for nothing. */
-static bool check_stream(PyObject *stream, int32_t device_type)
+/* The stream of a consumer; *wanted: whether it has to wait. None stands for the legacy default stream. */
+static bool find_stream(PyObject *stream, int32_t device_type, uint64_t *out, bool *wanted)
 {
     uint64_t number;
 
+    *wanted = true;
+    *out = 0;
     if (stream == Py_None)
         return true;
     if (device_type == DL_CPU) {
@@ -323,6 +345,7 @@ static bool check_stream(PyObject *stream, int32_t device_type)
         return false;
     }
     if (PyLong_Check(stream) && PyLong_AsLong(stream) == -1) {
+        *wanted = false;
         if (PyErr_Occurred() == NULL)
             return true;
         PyErr_Clear();
@@ -334,7 +357,28 @@ static bool check_stream(PyObject *stream, int32_t device_type)
                         "stream 0 is ambiguous: 1 is the legacy default stream, 2 the thread's");
         return false;
     }
+    *out = number;
     return true;
+}
+
+/* A lease makes the bytes valid on every stream: then nothing waits. Other memory is ordered behind its own stream. */
+static bool order_consumer(const array *a, PyObject *stream, int32_t device_type)
+{
+    gvm_status status;
+    uint64_t number;
+    bool wanted;
+
+    if (!find_stream(stream, device_type, &number, &wanted))
+        return false;
+    if (device_type == DL_CPU)
+        return wait_for_stream(a);
+    if (!a->lease->ordered || !wanted)
+        return true;
+    WITHOUT_GIL(status = stream_order(a->lease->owner->device, a->lease->stream,
+                                      (gvm_stream)(uintptr_t)number));
+    if (status != GVM_OK)
+        raise_status();
+    return status == GVM_OK;
 }
 
 static PyObject *dlpack(PyObject *self, PyObject *arguments, PyObject *keywords)
@@ -355,7 +399,7 @@ static PyObject *dlpack(PyObject *self, PyObject *arguments, PyObject *keywords)
     if (device != Py_None) {
         if (!PyArg_Parse(device, "(ii)", &wanted_type, &wanted_id))
             return NULL;
-        if (a->lease->cpu && !a->lease->owner->software && wanted_type == DL_CUDA) {
+        if (a->lease->cpu && !a->lease->home && !a->lease->owner->software && wanted_type == DL_CUDA) {
             type = DL_CUDA; /* both may use it, at the same address */
             id = a->lease->owner->ordinal;
         }
@@ -364,7 +408,7 @@ static PyObject *dlpack(PyObject *self, PyObject *arguments, PyObject *keywords)
                                 "the array is on device (%d, %d), not (%d, %d); it is not copied",
                                 (int)type, (int)id, wanted_type, wanted_id);
     }
-    if (!check_stream(stream, type))
+    if (!order_consumer(a, stream, type))
         return NULL;
     if (copy != Py_None) {
         const int wanted = PyObject_IsTrue(copy);
@@ -376,9 +420,10 @@ static PyObject *dlpack(PyObject *self, PyObject *arguments, PyObject *keywords)
                                 "it is not copied: let the consumer copy what it takes");
     }
     if (major < 1 && a->readonly)
-        return PyErr_Format(PyExc_BufferError,
-                            "the lease is for reading, and the consumer does not understand DLPack's read-only "
-                            "flag: take a later one, or another protocol, or a lease for writing");
+        return PyErr_Format(
+            PyExc_BufferError,
+            "the array is read-only, and the consumer does not understand DLPack's read-only "
+            "flag: take a later one, or another protocol, or an array that can be written");
     return make_capsule(a, major >= 1, type, id);
 }
 
@@ -412,6 +457,9 @@ static PyObject *get_cuda_interface(PyObject *self, void *Py_UNUSED(unused))
     if (a->lease->owner->software)
         return PyErr_Format(PyExc_AttributeError,
                             "memory of a software GPU is no CUDA memory: use NumPy, or __dlpack__");
+    if (a->lease->home)
+        return PyErr_Format(PyExc_AttributeError,
+                            "the CPU has mapped the region: kernels map it themselves");
     if (!hold_check_live(a->lease))
         return NULL;
     if (a->type->format == NULL)
@@ -478,6 +526,39 @@ static Py_ssize_t get_length(PyObject *self)
     return -1;
 }
 
+/* array[first:end]: rows of it, under the same lease */
+static PyObject *get_slice(PyObject *self, PyObject *key)
+{
+    const array *a = (array *)self;
+    Py_ssize_t first, end, step, count;
+    array *part;
+
+    if (!PySlice_Check(key))
+        return PyErr_Format(
+            PyExc_TypeError,
+            "arrays are cut by slices of the first dimension; what consumes one has its elements");
+    if (a->ndim == 0)
+        return PyErr_Format(PyExc_TypeError, "an array without dimensions has no slices");
+    if (PySlice_Unpack(key, &first, &end, &step) != 0)
+        return NULL;
+    if (step != 1)
+        return PyErr_Format(PyExc_ValueError, "slices have step 1, not %zd", step);
+    count = PySlice_AdjustIndices(a->shape[0], &first, &end, step);
+    if (!hold_check_live(a->lease))
+        return NULL;
+    part = PyObject_New(array, array_type);
+    if (part == NULL)
+        return NULL;
+    memcpy((char *)part + sizeof(PyObject), (const char *)a + sizeof(PyObject),
+           sizeof *a - sizeof(PyObject));
+    Py_INCREF((PyObject *)part->lease);
+    part->exported = false;
+    part->address += first * a->strides[0];
+    part->shape[0] = count;
+    part->bytes = a->shape[0] == 0 ? 0 : a->bytes / (uint64_t)a->shape[0] * (uint64_t)count;
+    return (PyObject *)part;
+}
+
 static PyObject *represent(PyObject *self)
 {
     const array *a = (array *)self;
@@ -496,7 +577,8 @@ static PyObject *represent(PyObject *self)
 static PyMethodDef methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))dlpack, METH_VARARGS | METH_KEYWORDS,
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n\nThe array as a DLPack capsule, which keeps the "
-     "lease until the consumer is gone.\nNo stream needs to wait: a lease makes the bytes valid on all of them."},
+     "lease until the consumer is gone.\nA lease makes the bytes valid on all streams; an array of other memory that was made with a stream has the consumer's\n"
+     "stream wait for that one."},
     {"__dlpack_device__", dlpack_device, METH_NOARGS,
      "(2, ordinal) on a GPU; (1, 0) on a software GPU and under cpu=True"},
     {"__array__", (PyCFunction)(void (*)(void))to_numpy, METH_VARARGS | METH_KEYWORDS,
@@ -509,7 +591,8 @@ static PyGetSetDef properties[] = {
     {"strides", get_strides, NULL, "in bytes; arrays are C-contiguous", NULL},
     {"dtype", get_dtype, NULL, "the element type, as NumPy writes it: \"<f4\"; and \"bfloat16\"", NULL},
     {"nbytes", get_nbytes, NULL, "size in bytes", NULL},
-    {"readonly", get_readonly, NULL, "whether it is of a lease for reading", NULL},
+    {"readonly", get_readonly, NULL,
+     "whether it is of a lease for reading, or of memory that is sealed", NULL},
     {"address", get_address, NULL, "of the first byte", NULL},
     {"ended", get_ended, NULL, "whether the lease has ended: then it cannot be consumed any more", NULL},
     {"__cuda_array_interface__", get_cuda_interface, NULL,
@@ -525,10 +608,12 @@ bool array_ready(PyObject *module)
         {Py_tp_getset, properties},
         {Py_tp_repr, represent},
         {Py_sq_length, get_length},
+        {Py_mp_length, get_length},
+        {Py_mp_subscript, get_slice},
         {Py_bf_getbuffer, get_buffer},
         {Py_bf_releasebuffer, release_buffer},
         {Py_tp_doc,
-         "Memory of an object or a column, under a lease; for NumPy, CuPy, PyTorch and others to consume."},
+         "Memory of an object, a column or a buffer, for NumPy, CuPy, PyTorch and others to consume. array[a:b] is a part of it."},
         {0, NULL},
     };
     PyType_Spec spec = {"gvmem.Array", sizeof(array), 0,

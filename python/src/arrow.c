@@ -1,7 +1,10 @@
-/* Apache Arrow's C data interface and C stream interface, read: capsules as tuples (gvmem/_load.py). */
+/* Apache Arrow's C data interface and C stream interface, read: capsules as tuples (gvmem/_load.py); and its C device data interface,
+ * written, for columns (gvmem/_table.py). */
 #include <stdlib.h>
 
 #include "module.h"
+
+#include "dlpack.h"
 
 #define DEPTH_MAX 4 /* a table, its columns, a list's elements; deeper ones are refused there */
 #define CHILDREN_MAX 65536
@@ -204,5 +207,200 @@ PyObject *arrow_stream_next(PyObject *Py_UNUSED(module), PyObject *capsule)
         array->release(array);
         free(array);
     }
+    return result;
+}
+
+/* ---- columns, written: what they lend is kept until the consumer releases it */
+
+typedef struct arrow_device_array {
+    arrow_array array;
+    int64_t device_id;
+    int32_t device_type;
+    void *sync_event;
+    int64_t reserved[3];
+} arrow_device_array;
+
+enum { BUFFERS_MAX = 3 };
+
+/* Of each schema and each array, as a consumer may take children away from their parent. */
+typedef struct arrow_schema_export {
+    arrow_schema child, *children[1];
+    char *format, *name;
+} arrow_schema_export;
+
+typedef struct arrow_array_export {
+    arrow_array child, *children[1];
+    const void *buffers[BUFFERS_MAX];
+    hold *lease;
+} arrow_array_export;
+
+static void release_schema(arrow_schema *schema)
+{
+    arrow_schema_export *e = schema->private_data;
+
+    if (schema->n_children > 0 && schema->children[0]->release != NULL)
+        schema->children[0]->release(schema->children[0]);
+    free(e->format);
+    free(e->name);
+    free(e);
+    schema->release = NULL;
+}
+
+/* Consumers call it in any thread, with or without the GIL. */
+static void release_array(arrow_array *array)
+{
+    arrow_array_export *e = array->private_data;
+
+    if (array->n_children > 0 && array->children[0]->release != NULL)
+        array->children[0]->release(array->children[0]);
+    if (Py_IsInitialized()) {
+        const PyGILState_STATE state = PyGILState_Ensure();
+
+        hold_unexport(e->lease);
+        PyGILState_Release(state);
+    }
+    free(e);
+    array->release = NULL;
+}
+
+/* node: (format, name, length, null count, (address of each buffer), node of the child or None) */
+static bool write_schema(arrow_schema *schema, PyObject *node)
+{
+    arrow_schema_export *e;
+    const char *format, *name;
+    PyObject *length, *nulls, *buffers, *child;
+
+    if (!PyArg_ParseTuple(node, "ssOOOO", &format, &name, &length, &nulls, &buffers, &child))
+        return false;
+    e = calloc(1, sizeof *e);
+    if (e == NULL || (e->format = strdup(format)) == NULL || (e->name = strdup(name)) == NULL) {
+        if (e != NULL)
+            free(e->format);
+        free(e);
+        PyErr_NoMemory();
+        return false;
+    }
+    e->children[0] = &e->child;
+    *schema = (arrow_schema){
+        .format = e->format,
+        .name = e->name,
+        .flags = 2, /* ARROW_FLAG_NULLABLE */
+        .children = e->children,
+        .release = release_schema,
+        .private_data = e,
+    };
+    if (child == Py_None)
+        return true;
+    if (!write_schema(&e->child, child)) {
+        schema->release(schema);
+        return false;
+    }
+    schema->n_children = 1;
+    return true;
+}
+
+static bool write_array(arrow_array *array, PyObject *node, hold *lease)
+{
+    arrow_array_export *e;
+    const char *format, *name;
+    PyObject *buffers, *child;
+    long long length, nulls;
+    Py_ssize_t count;
+
+    if (!PyArg_ParseTuple(node, "ssLLO!O", &format, &name, &length, &nulls, &PyTuple_Type, &buffers,
+                          &child))
+        return false;
+    count = PyTuple_Size(buffers);
+    e = count > BUFFERS_MAX ? NULL : calloc(1, sizeof *e);
+    if (e == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        e->buffers[i] = PyLong_AsVoidPtr(PyTuple_GetItem(buffers, i));
+    if (PyErr_Occurred() != NULL) {
+        free(e);
+        return false;
+    }
+    e->children[0] = &e->child;
+    e->lease = lease;
+    hold_export(lease);
+    *array = (arrow_array){
+        .length = length,
+        .null_count = nulls,
+        .n_buffers = count,
+        .buffers = e->buffers,
+        .children = e->children,
+        .release = release_array,
+        .private_data = e,
+    };
+    if (child == Py_None)
+        return true;
+    if (!write_array(&e->child, child, lease)) {
+        array->release(array);
+        return false;
+    }
+    array->n_children = 1;
+    return true;
+}
+
+static void end_device_array(PyObject *capsule)
+{
+    arrow_device_array *array = PyCapsule_GetPointer(capsule, "arrow_device_array");
+    PyObject *type, *value, *trace;
+
+    PyErr_Fetch(&type, &value, &trace);
+    if (array->array.release != NULL)
+        array->array.release(&array->array);
+    PyErr_Restore(type, value, trace);
+    free(array);
+}
+
+/* arrow_schema_of(node): its schema, as a capsule */
+PyObject *arrow_make_schema(PyObject *Py_UNUSED(module), PyObject *node)
+{
+    arrow_schema *schema = calloc(1, sizeof *schema);
+    PyObject *result = NULL;
+
+    if (schema == NULL)
+        return PyErr_NoMemory();
+    if (write_schema(schema, node)) {
+        result = PyCapsule_New(schema, "arrow_schema", end_schema);
+        if (result == NULL)
+            schema->release(schema);
+    }
+    if (result == NULL)
+        free(schema);
+    return result;
+}
+
+/* arrow_export(hold, node, whether with the device): the array, as a capsule. Without, only what the CPU may use. A lease makes
+ * the bytes valid on every stream, so there is no event. */
+PyObject *arrow_export(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    arrow_device_array *device;
+    PyObject *node, *result = NULL;
+    hold *lease;
+    int with_device;
+
+    if (!PyArg_ParseTuple(arguments, "O!Op", hold_type, &lease, &node, &with_device) ||
+        !hold_check_live(lease))
+        return NULL;
+    if (!with_device && !hold_is_on_cpu(lease))
+        return PyErr_Format(PyExc_BufferError,
+                            "the memory is a GPU's: consume it by __arrow_c_device_array__");
+    device = calloc(1, sizeof *device); /* whose first member is the array */
+    if (device == NULL)
+        return PyErr_NoMemory();
+    device->device_type = hold_is_on_cpu(lease) ? DL_CPU : DL_CUDA; /* as Arrow numbers them, too */
+    device->device_id = hold_is_on_cpu(lease) ? -1 : lease->owner->ordinal;
+    if (write_array(&device->array, node, lease)) {
+        result = with_device ? PyCapsule_New(device, "arrow_device_array", end_device_array)
+                             : PyCapsule_New(&device->array, "arrow_array", end_array);
+        if (result == NULL)
+            device->array.release(&device->array);
+    }
+    if (result == NULL)
+        free(device);
     return result;
 }

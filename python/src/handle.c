@@ -1,9 +1,10 @@
 /* Handles: what their users are, and how they end. */
 #include "module.h"
 
-PyTypeObject *handle_types[3];
+PyTypeObject *handle_types[KIND_COUNT];
 
-static const char *const kind_names[] = {"connection", "object", "table"};
+static const char *const kind_names[KIND_COUNT] = {
+    "connection", "object", "table", "buffer", "vector", "heap", "block", "space", "collection"};
 
 PyObject *raise_closed(const handle *h)
 {
@@ -57,7 +58,38 @@ static void leave_parent(handle *h)
     Py_DECREF((PyObject *)parent);
 }
 
-/* Closes it in the library. Waits a second or two at most for a keeper that does not answer. */
+/* Before memory goes that kernels may use. In a context that is lost none runs. */
+static void wait_for_work(gvm_device *device)
+{
+    const gvm_status status = gvm_device_synchronize(device);
+
+    (void)status;
+}
+
+static void close_in_library(handle *h, gvm_device *device)
+{
+    switch (h->kind) {
+    case KIND_CLIENT: gvm_client_close(h->of.client); break;
+    case KIND_OBJECT: gvm_object_close(h->of.object); break;
+    case KIND_TABLE: gvm_table_detach(h->of.table); break;
+    case KIND_BUFFER:
+        wait_for_work(device);
+        gvm_buffer_destroy(h->of.buffer);
+        break;
+    case KIND_VECTOR:
+        wait_for_work(device);
+        gvm_vector_destroy(h->of.vector);
+        break;
+    case KIND_HEAP: gvm_heap_destroy(h->of.heap); break;
+    case KIND_BLOCK: heap_free_block(h, device); break;
+    case KIND_SPACE: gvm_space_destroy(h->of.space); break;
+    case KIND_COLLECTION: gvm_collection_destroy(h->of.collection); break;
+    case KIND_COUNT: break;
+    }
+}
+
+/* Closes it in the library. Waits a second or two at most for a keeper that does not answer, and for the GPU where work may use
+ * what ends. */
 static void end_handle(handle *h)
 {
     const bool ended = h->ended;
@@ -66,13 +98,10 @@ static void end_handle(handle *h)
     h->closed = h->ended = true;
     h->device = NULL;
     Py_BEGIN_ALLOW_THREADS;
-    if (!ended && h->kind == KIND_CLIENT)
-        gvm_client_close(h->of.client);
-    else if (!ended && h->kind == KIND_OBJECT)
-        gvm_object_close(h->of.object);
-    else if (!ended)
-        gvm_table_detach(h->of.table);
-    gvm_device_close(device);
+    if (!ended)
+        close_in_library(h, device);
+    if (h->kind != KIND_BLOCK && h->kind != KIND_COLLECTION) /* whose device is the parent's */
+        gvm_device_close(device);
     Py_END_ALLOW_THREADS;
     leave_parent(h);
 }
@@ -160,6 +189,11 @@ static PyObject *get_readonly(PyObject *self, void *Py_UNUSED(unused))
     return PyBool_FromLong(((handle *)self)->readonly);
 }
 
+static PyObject *get_address(PyObject *self, void *Py_UNUSED(unused))
+{
+    return PyLong_FromVoidPtr(((handle *)self)->address);
+}
+
 static PyObject *get_users(PyObject *self, void *Py_UNUSED(unused))
 {
     return PyLong_FromSize_t(((handle *)self)->users);
@@ -170,17 +204,22 @@ static PyGetSetDef properties[] = {
     {"device", get_device, NULL, "the device's ordinal in this process", NULL},
     {"software", get_software, NULL, "whether that is a software GPU", NULL},
     {"readonly", get_readonly, NULL, "whether it was opened so", NULL},
+    {"address", get_address, NULL, "of memory of this process alone", NULL},
     {"users", get_users, NULL, "calls under way, leases, objects", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 bool handle_ready(PyObject *module)
 {
-    static const char *const names[] = {"gvmem._gvmem.Client", "gvmem._gvmem.Object",
-                                        "gvmem._gvmem.Table"};
-    PyMethodDef *methods[] = {client_methods, object_methods, table_methods};
+    static const char *const names[] = {
+        "gvmem._gvmem.Client", "gvmem._gvmem.Object", "gvmem._gvmem.Table",
+        "gvmem._gvmem.Buffer", "gvmem._gvmem.Vector", "gvmem._gvmem.Heap",
+        "gvmem._gvmem.Block",  "gvmem._gvmem.Space",  "gvmem._gvmem.Collection"};
+    PyMethodDef *methods[] = {client_methods, object_methods, table_methods,
+                              buffer_methods, vector_methods, heap_methods,
+                              block_methods,  space_methods,  collection_methods};
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < KIND_COUNT; i++) {
         PyType_Slot slots[] = {
             {Py_tp_dealloc, dealloc},
             {Py_tp_methods, methods[i]},

@@ -85,6 +85,10 @@ static gvm_status release(hold *h)
     gvm_status status;
 
     h->released = true; /* before other threads run */
+    if (h->home) {
+        WITHOUT_GIL(status = gvm_region_unmap_cpu(h->owner->of.collection, h->number));
+        return status;
+    }
     WITHOUT_GIL(status = h->has_stream ? release_behind_stream(h) : release_waiting(h));
     if (status != GVM_OK)
         h->released = h->data == NULL ? h->lease.mode == 0 : h->data[0].acquired == 0;

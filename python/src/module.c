@@ -1,4 +1,7 @@
 /* The module: what is common to its types, and what acts on none of them. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
 #include "module.h"
 
 #include <gvmem/gstore_arrow.h>
@@ -153,6 +156,15 @@ static PyMethodDef functions[] = {
     {"adopt", client_adopt, METH_VARARGS, "adopt(socket's descriptor): a Client, which owns it then"},
     {"attach", table_attach, METH_VARARGS, "attach(token, flags): a Table"},
     {"open_load", client_open_load, METH_VARARGS, "open_load(token): (Client, Object)"},
+    {"buffer", buffer_create, METH_VARARGS,
+     "buffer(reserve, size, device, chunk, address or None, flags): a Buffer"},
+    {"vector", vector_create, METH_VARARGS,
+     "vector(size of an element, most elements, device, chunk, flags): a Vector"},
+    {"heap", heap_create, METH_VARARGS,
+     "heap(device, kind, flags, limit, keep, shelf, decay_ms): a Heap"},
+    {"space", space_create, METH_VARARGS, "space(device, budget, wait_ms, flags): a Space"},
+    {"order_streams", stream_order_by_number, METH_VARARGS,
+     "order_streams(device, first, second): what the second is given from now on waits for the first"},
     {"memory", memory_new, METH_VARARGS, "memory(owner, address, bytes): it, as a buffer"},
     {"of_dlpack", memory_of_dlpack, METH_O, "of_dlpack(capsule): (memory, code, bits, shape)"},
     {"put_bits", memory_put_bits, METH_VARARGS, "put_bits(into, at, from or None, offset, count)"},
@@ -163,6 +175,10 @@ static PyMethodDef functions[] = {
      "arrow_schema(capsule): (format, name, children, dictionary)"},
     {"arrow_array", arrow_read_array, METH_O,
      "arrow_array(capsule): (length, offset, buffers, children)"},
+    {"arrow_make_schema", arrow_make_schema, METH_O,
+     "arrow_make_schema((format, name, length, null count, buffers, child or None)): a capsule"},
+    {"arrow_export", arrow_export, METH_VARARGS,
+     "arrow_export(hold, the same, whether with the device): a capsule"},
     {"arrow_stream_schema", arrow_stream_schema, METH_O, "of a stream's capsule: a schema's"},
     {"arrow_stream_next", arrow_stream_next, METH_O, "of a stream's capsule: an array's, or None"},
     {"driver", get_driver, METH_NOARGS, "the driver that is loaded"},
@@ -184,7 +200,9 @@ static PyModuleDef definition = {
     X(PUBLISH_REPLACE) X(PUBLISH_PRIVATE) \
     X(LEASE_READ) X(LEASE_WRITE) \
     X(HINT_NONE) X(HINT_SCAN) X(HINT_HOT) X(HINT_ONCE) \
-    X(ACQUIRE_CPU) X(TABLE_WHOLE) X(FOREVER)
+    X(ACQUIRE_CPU) X(TABLE_WHOLE) X(FOREVER) \
+    X(BUFFER_UNSHARED) X(SPACE_CHECK) X(HEAP_UNSHARED) X(HEAP_KEEP) X(HEAP_DEVICE) X(HEAP_HOST) X(HEAP_MANAGED) X(TIER_ABSENT) X(TIER_DEVICE) X(TIER_HOST) \
+    X(ACCESS_NONE) X(ACCESS_READ) X(ACCESS_READWRITE)
 /* clang-format on */
 
 static bool add_constants(PyObject *module)
@@ -227,16 +245,42 @@ static bool add_statuses(PyObject *module)
 
 PyMODINIT_FUNC PyInit__gvmem(void);
 
+static void format_version(unsigned long version, char text[32])
+{
+    PyOS_snprintf(text, 32, "%lu.%lu.%lu", version / 10000, version / 100 % 100, version % 100);
+}
+
+/* A library of the same minor version, and of the same patch or a later one, has all that this module was compiled with. */
+static bool check_version(unsigned long loaded)
+{
+    const unsigned long own = GVM_VERSION_MAJOR * 10000 + GVM_VERSION_MINOR * 100 + GVM_VERSION_PATCH;
+    char own_text[32], loaded_text[32];
+    Dl_info place = {0};
+
+    if (loaded / 100 == own / 100 && loaded >= own)
+        return true;
+    format_version(own, own_text);
+    format_version(loaded, loaded_text);
+    (void)dladdr((void *)(uintptr_t)gvm_version, &place);
+    PyErr_Format(PyExc_ImportError,
+                 "the package gvmem is of version %s, and the library that was loaded, %s, of version %s: install both of one "
+                 "version, or see what LD_LIBRARY_PATH has",
+                 own_text, place.dli_fname == NULL ? "libgvmem" : place.dli_fname, loaded_text);
+    return false;
+}
+
 PyMODINIT_FUNC PyInit__gvmem(void)
 {
     const unsigned long version = gvm_version();
-    PyObject *module = PyModule_Create(&definition);
+    PyObject *module;
     char text[32];
 
+    if (!check_version(version))
+        return NULL;
+    module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    PyOS_snprintf(text, sizeof text, "%lu.%lu.%lu", version / 10000, version / 100 % 100,
-                  version % 100);
+    format_version(version, text);
     errors = PyDict_New();
     if (errors == NULL || PyModule_AddObjectRef(module, "errors", errors) != 0 ||
         PyModule_AddStringConstant(module, "version", text) != 0 || !add_constants(module) ||

@@ -3,8 +3,9 @@
  * It blocks: the Python layer (gvmem/_wait.py) sees to Ctrl-C. Each call is made without the interpreter lock
  * (GIL); everything else here is guarded by it.
  *
- * A handle is a connection, an object or a table. Calls under way, leases and, for a connection, its objects are
- * its users: closing marks it, and the last user ends it. So nothing is closed under a thread, or under an array.
+ * A handle is a connection, an object or a table, or memory of this process alone: a buffer, a vector, a heap or a block of one, or regions. Calls under way, leases and,
+ * for a connection, its objects are its users, for a heap its blocks: closing marks it, and the last user ends it. So nothing is closed under a
+ * thread, or under an array.
  */
 #ifndef GVMEM_PYTHON_MODULE_H
 #define GVMEM_PYTHON_MODULE_H
@@ -16,15 +17,35 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <gvmem/buffer.h>
 #include <gvmem/client.h>
+#include <gvmem/heap.h>
+#include <gvmem/region.h>
 #include <gvmem/table.h>
+#include <gvmem/vector.h>
 
 #define DIMENSIONS_MAX 16
 
-typedef enum handle_kind { KIND_CLIENT, KIND_OBJECT, KIND_TABLE } handle_kind;
+typedef enum handle_kind {
+    KIND_CLIENT,
+    KIND_OBJECT,
+    KIND_TABLE,
+    KIND_BUFFER,
+    KIND_VECTOR,
+    KIND_HEAP,
+    KIND_BLOCK,
+    KIND_SPACE,
+    KIND_COLLECTION,
+    KIND_COUNT
+} handle_kind;
 
 typedef struct hold hold;
 typedef struct handle handle;
+
+typedef struct stream_argument {
+    bool given;
+    gvm_stream stream;
+} stream_argument;
 
 struct handle {
     PyObject_HEAD;
@@ -33,21 +54,33 @@ struct handle {
         gvm_client *client;
         gvm_object *object;
         gvm_table *table;
+        gvm_buffer *buffer;
+        gvm_vector *vector;
+        gvm_heap *heap;
+        gvm_space *space;
+        gvm_collection *collection;
     } of;
-    handle *parent; /* the connection of an object; owned */
-    handle *first;  /* of a connection: its objects, linked by next and previous; not owned */
+    handle *parent; /* the connection of an object, the heap of a block, the space of a collection; owned */
+    handle *first; /* of a connection: its objects, of others what has them as its parent, linked by next and previous; not owned */
     handle *next, *previous;
     hold *holds;        /* linked likewise */
     gvm_device *device; /* open, for waiting; NULL in a connection */
     int32_t ordinal;
-    bool software; /* a software GPU's: the CPU may use what a lease lends */
-    bool readonly; /* it was opened so */
-    bool closed;   /* no new users */
-    bool ended;    /* and closed in the library */
+    char *address;          /* of memory of this process alone: its first byte */
+    uint64_t bytes;         /* behind which there are none */
+    uint64_t elem_bytes;    /* of a vector */
+    stream_argument stream; /* of a block: behind whose work it is freed */
+    unsigned changing; /* calls under way that take memory or rights away: no arrays are made */
+    bool cpu;          /* the CPU may use its memory, wherever that is */
+    bool software;     /* a software GPU's: the CPU may use what a lease lends */
+    bool readonly;     /* it was opened so */
+    bool closed;       /* no new users */
+    bool ended;        /* and closed in the library */
     size_t users;
 };
 
-/* A lease. It ends when it was ended by hold_end() and nothing exported is left, or with the last reference. */
+/* A lease. It ends when it was ended by hold_end() and nothing exported is left, or with the last reference. Of memory of this
+ * process alone there is nothing to give back: a hold there says which bytes an array has. */
 typedef struct region {
     char *address;
     uint64_t bytes;
@@ -67,7 +100,10 @@ struct hold {
     bool ended;    /* arrays may not be made or exported any more */
     bool released; /* in the library */
     bool has_stream;
-    gvm_stream stream; /* behind whose work it is released */
+    gvm_stream stream; /* behind whose work it is released; or, if it is ordered, consumed */
+    bool ordered; /* consumers have to wait for the stream: no lease has made the bytes valid on all */
+    bool home; /* of a collection: the region that the CPU has mapped, which is not the GPU's meanwhile */
+    uint32_t number;
     size_t exports;
     unsigned long thread; /* for which it was taken */
 };
@@ -79,7 +115,7 @@ typedef struct element {
     uint8_t code, bits; /* of DLPack */
 } element;
 
-extern PyTypeObject *handle_types[3], *hold_type, *array_type;
+extern PyTypeObject *handle_types[KIND_COUNT], *hold_type, *array_type;
 
 /* module.c */
 PyObject *raise_status(void); /* from gvm_error_last(), always NULL */
@@ -87,11 +123,6 @@ PyObject *raise_closed(const handle *h);
 int get_u64(PyObject *number, void *out); /* for PyArg_Parse's O& */
 int get_u32(PyObject *number, void *out);
 int get_stream(PyObject *number, void *out); /* a stream_argument */
-
-typedef struct stream_argument {
-    bool given;
-    gvm_stream stream;
-} stream_argument;
 
 typedef enum field_kind {
     FIELD_U64,
@@ -133,6 +164,30 @@ PyObject *client_adopt(PyObject *module, PyObject *arguments);
 PyObject *client_open_load(PyObject *module, PyObject *arguments);
 PyObject *table_attach(PyObject *module, PyObject *arguments);
 
+/* local.c */
+typedef gvm_status local_room(handle *h, uint64_t offset, uint64_t *bytes, bool *readonly);
+PyObject *local_array(handle *h, PyObject *arguments, local_room *find);
+bool local_begin_change(handle *h, uint64_t first, uint64_t end, uint32_t mode);
+void local_end_change(handle *h);
+bool local_check_unchanged(const handle *h);
+bool local_open(handle *h, int32_t ordinal);
+
+/* buffer.c, vector.c, heap.c */
+extern PyMethodDef buffer_methods[], vector_methods[], heap_methods[], block_methods[];
+PyObject *buffer_create(PyObject *module, PyObject *arguments);
+PyObject *vector_create(PyObject *module, PyObject *arguments);
+PyObject *heap_create(PyObject *module, PyObject *arguments);
+void heap_free_block(handle *block, gvm_device *device);
+
+/* region.c */
+extern PyMethodDef space_methods[], collection_methods[];
+PyObject *space_create(PyObject *module, PyObject *arguments);
+
+/* stream.c */
+gvm_status stream_wait(gvm_device *device, gvm_stream stream);
+gvm_status stream_order(gvm_device *device, gvm_stream first, gvm_stream second);
+PyObject *stream_order_by_number(PyObject *module, PyObject *arguments);
+
 /* hold.c */
 hold *hold_new(handle *owner, uint32_t regions_count, unsigned long thread);
 void hold_acquired(hold *h, uint32_t mode, uint32_t flags, stream_argument stream);
@@ -144,6 +199,7 @@ bool hold_ready(PyObject *module);
 
 /* array.c */
 PyObject *array_new(hold *h, uint32_t region, uint64_t offset, const element *type, PyObject *shape);
+uint64_t array_bytes(PyObject *self);
 const element *find_element(const char *name); /* NULL, and ValueError */
 bool array_ready(PyObject *module);
 
@@ -157,6 +213,8 @@ bool memory_ready(PyObject *module);
 PyObject *arrow_read_schema(PyObject *module, PyObject *capsule);
 PyObject *arrow_read_array(PyObject *module, PyObject *capsule);
 PyObject *arrow_stream_schema(PyObject *module, PyObject *capsule);
+PyObject *arrow_make_schema(PyObject *module, PyObject *node);
+PyObject *arrow_export(PyObject *module, PyObject *arguments);
 PyObject *arrow_stream_next(PyObject *module, PyObject *capsule);
 
 /* Makes a call of the library, which may wait. */

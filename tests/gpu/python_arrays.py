@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Objects of a keeper as arrays of CuPy and PyTorch, on a GPU: usage: python_arrays.py BUILD-FOLDER
+"""Objects of a keeper, and memory of the process alone, as arrays of CuPy and PyTorch, on a GPU: usage: python_arrays.py BUILD-FOLDER
 
 Goal: both read and write the very memory, in two processes, by each protocol; a lease stays as long as a tensor does; what was
 evicted is read at the same address. The package is compiled by cc against the build folder, as neither pip nor
@@ -217,6 +217,108 @@ def other_process_reads_and_writes(keeper):
     assert obj.copy_out(4) == b"\x00\x00\x80\x3f"  # 1.0, which the other one wrote
 
 
+# ---- memory of this process alone
+
+
+def buffer_is_used_by_each_protocol(_):
+    with gvmem.Buffer(4 * MIB, reserve=1 << 30) as buffer:
+        a = buffer.array("f4", MIB)
+        array = cupy.asarray(a)
+        assert array.data.ptr == a.address == buffer.address and a.__dlpack_device__() == (2, 0)
+        array[:] = 2
+        assert float(cupy.from_dlpack(buffer.array("f4", MIB)).sum()) == 2 * MIB
+        tensor = torch.from_dlpack(a)
+        assert tensor.data_ptr() == buffer.address and float(tensor.sum()) == 2 * MIB
+        assert float(torch.as_tensor(a, device="cuda").sum()) == 2 * MIB
+        buffer.commit(4 * MIB, 64 * MIB)
+        assert float(tensor.sum()) == 2 * MIB
+        for call in (buffer.decommit, buffer.seal):
+            try:
+                call()
+                raise AssertionError("memory is taken away from under an array")
+            except BufferError:
+                pass
+        buffer.move("host", 0, 4 * MIB)
+        assert buffer.tier() == "host" and float(tensor.sum()) == 2 * MIB
+        buffer.move("device")
+        assert float(array.sum()) == 2 * MIB
+        try:
+            memoryview(a)
+            raise AssertionError("the CPU may use memory of the GPU")
+        except BufferError:
+            pass
+        del a, array
+    assert float(tensor.sum()) == 2 * MIB  # it keeps the memory
+
+
+def consumers_wait_for_the_stream_of_an_array(_):
+    """The writer is slow: a consumer whose stream did not wait would read what was there before."""
+    busy = cupy.random.rand(4096, 4096, dtype="f4")
+    with gvmem.Buffer(64 * MIB) as buffer:
+        for consume in ("cupy", "torch"):
+            buffer.fill(b"\0")
+            writer = cupy.cuda.Stream(non_blocking=True)
+            with writer:
+                for _ in range(50):
+                    busy @ busy
+            buffer.fill(numpy.float32(1), 0, 64 * MIB, stream=writer)
+            a = buffer.array("f4", 16 * MIB, stream=writer)
+            assert a.__cuda_array_interface__["stream"] == writer.ptr and not writer.done
+            if consume == "cupy":
+                reader = cupy.cuda.Stream(non_blocking=True)
+                with reader:
+                    total = float(cupy.from_dlpack(a).sum(dtype="f8"))
+            else:
+                with torch.cuda.stream(torch.cuda.Stream()):
+                    total = float(torch.from_dlpack(a).sum(dtype=torch.float64))
+            assert total == 16 * MIB, f"{consume}: {total}"
+
+
+def vector_grows_under_a_tensor(_):
+    rows = gvmem.Vector("f4", 1 << 30)
+    rows.extend([1, 2, 3])
+    tensor = torch.from_dlpack(rows.array())
+    rows.extend(numpy.ones(8 * MIB, "f4"))
+    assert tensor.tolist() == [1, 2, 3] and tensor.data_ptr() == rows.address
+    assert float(cupy.asarray(rows[3:]).sum()) == 8 * MIB
+
+
+def block_lives_as_long_as_a_tensor(_):
+    with gvmem.Heap() as heap:
+        tensor = torch.from_dlpack(heap.alloc(MIB).array("f4"))
+        tensor.fill_(3)
+        assert heap.info().blocks == 1 and float(tensor.mean()) == 3
+        del tensor
+        gc.collect()
+        assert heap.info().blocks == 0
+        stream = cupy.cuda.Stream(non_blocking=True)
+        block = heap.alloc(MIB, stream=stream)
+        with stream:
+            cupy.asarray(block.array("f4", stream=stream))[:] = 1
+        block.close()
+        heap.end_stream(stream)
+        assert heap.info().blocks == 0
+        with gvmem.Heap(kind="host") as pinned, pinned.alloc(MIB) as shared:
+            numpy.asarray(shared.array("f4"))[:] = 2
+            assert float(cupy.asarray(shared.array("f4")).mean()) == 2
+
+
+def regions_are_resolved_for_cupy(_):
+    with gvmem.Space(budget=64 * MIB) as space, space.collection(64, 2 * MIB) as rows:
+        for number in (3, 7):
+            with rows[number].write("f4") as a:
+                numpy.asarray(a)[:] = number
+                assert not hasattr(a, "__cuda_array_interface__")
+        space.sync()
+        numbers, places = cupy.array([3, 7], "u4"), cupy.zeros(2, "u8")
+        rows.resolve(numbers, addresses=places)
+        for number, place in zip((3, 7), places.get().tolist()):
+            memory = cupy.cuda.UnownedMemory(place, 2 * MIB, rows)
+            assert float(cupy.ndarray(MIB // 2, "f4", cupy.cuda.MemoryPointer(memory, 0)).mean()) == number
+        rows.release(numbers)
+        space.sync()
+
+
 def child(keeper):
     obj = keeper.open(NAME)
     with obj.read("f4") as a:
@@ -227,7 +329,9 @@ def child(keeper):
 
 
 CASES = [cupy_writes_by_cuda_interface, cupy_writes_by_dlpack, torch_writes_by_cuda_interface, torch_by_dlpack, tensor_keeps_the_lease,
-         lease_ends_behind_a_stream, evicted_is_read_at_the_same_address, streams_as_dlpack_numbers_them, other_process_reads_and_writes]
+         lease_ends_behind_a_stream, evicted_is_read_at_the_same_address, streams_as_dlpack_numbers_them, other_process_reads_and_writes,
+         buffer_is_used_by_each_protocol, consumers_wait_for_the_stream_of_an_array, vector_grows_under_a_tensor, block_lives_as_long_as_a_tensor,
+         regions_are_resolved_for_cupy]
 
 
 def main():

@@ -97,6 +97,21 @@ def values_of(column):
     return [value if known else None for value, known in zip(found, valid.tolist())]
 
 
+def compare_with_arrow(column):
+    """By Arrow's interface a column is the same buffers, whose types and lengths are those that Arrow wants."""
+    arrow, places = column.info.arrow, [array.address if array is not None and array.nbytes else 0 for array in (
+        column.validity, column.offsets, column.data, column.element_validity)]
+    validity, offsets, data, element_validity = places
+    format, name, children, _ = gvmem._gvmem.arrow_schema(column.__arrow_c_schema__())
+    length, offset, buffers, parts = gvmem._gvmem.arrow_array(column.__arrow_c_array__()[1])
+    expect((format, name, length, offset), (arrow, column.name, column.rows, 0), f"{column.name} in Arrow")
+    if arrow == "+L":
+        expect([child[:2] for child in children], [(column.info.arrow_element, "item")], f"{column.name}'s child")
+        expect((buffers, parts), ([validity, offsets], [(len(column.data), 0, [element_validity, data], [])]), f"{column.name}'s buffers")
+    else:
+        expect((buffers, parts), ([validity, offsets, data] if arrow in ("U", "Z") else [validity, data], []), f"{column.name}'s buffers")
+
+
 def compare(server, layout, rows):
     make(server, layout, rows)
     with gvmem.Table(server.sql("SELECT gstore_export('ft')")) as table:
@@ -105,6 +120,8 @@ def compare(server, layout, rows):
             for name in COLUMNS:
                 if name != "li" or layout == "arrow":  # of PostgreSQL's own arrays there is no more than a varlena
                     expect(values_of(columns[name]), rows_of(server, name), f"{name} of {layout}")
+                if layout == "arrow" and rows:
+                    compare_with_arrow(columns[name])
         del columns
 
 

@@ -1,0 +1,135 @@
+"""Heaps: many blocks out of few calls of the driver."""
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from . import _gvmem
+from ._array import stream_number
+from ._buffer import ACCESS, Bytes, Memory, look_up
+from ._keeper import Info
+from ._wait import run
+
+_KINDS = {"device": _gvmem.HEAP_DEVICE, "host": _gvmem.HEAP_HOST, "managed": _gvmem.HEAP_MANAGED}
+_BYTES_NONE = 2**64 - 2
+_BYTES_UNLIMITED = 2**64 - 1
+
+
+def _option(size: Optional[int]) -> int:
+    """An amount as options have it, where 0 is the default."""
+    return 0 if size is None else size or _BYTES_NONE
+
+
+class Block(Bytes):
+    """Memory of a heap: heap.alloc(size). Freed by close(), by `with`, or with its last reference, once no array of it is left.
+
+    len(block) is its size; block[a:b] is an array of bytes.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, handle: _gvmem.Block):
+        self._handle = handle
+
+    def __enter__(self) -> Block:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<gvmem.Block of {self.size} bytes at {self.address:#x} on GPU {self.device}{', closed' if self.closed else ''}>"
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def size(self) -> int:
+        """In bytes, as it was asked for."""
+        return self._handle.size()
+
+    @property
+    def address(self) -> int:
+        """Of its first byte."""
+        return self._handle.address
+
+    def resize(self, size: int) -> None:
+        """Makes it larger or smaller where it is. errors.Address: there is no room behind it. BufferError: an array has what
+        would be cut off."""
+        self._handle.resize(size)
+
+    def close(self, stream: Any = None) -> None:
+        """Frees it; twice is nothing. Waits for all work of this process on the GPU, unless a stream is given, here or to
+        alloc(): then the memory is used again behind the work of that stream."""
+        self._handle.close(stream_number(stream))
+
+
+class Heap(Memory):
+    """malloc for the memory of a GPU: gvmem.Heap().
+
+        with gvmem.Heap(limit=1 << 30) as heap, heap.alloc(1 << 20) as block:
+            x = cupy.asarray(block.array("f4"))
+    """
+
+    __slots__ = ()
+
+    def __init__(self, *, device: int = 0, kind: str = "device", limit: Optional[int] = None, keep: Optional[int] = None,
+                 shelf: Optional[int] = None, decay: float = 0, retain: bool = False, unshared: bool = False):
+        """kind: "device"; "host", pinned memory that both reach; or "managed". limit: of its memory; None: what there is.
+
+        keep: idle memory that is kept; None: what the last while has needed. shelf: of each thread. decay: seconds for which
+        free memory is kept at least. retain: all memory stays until trim(), as graphs need it. unshared: blocks are never
+        exported. gvmem/heap.h tells more.
+        """
+        if not 0 <= decay < 2**32 / 1000:
+            raise ValueError(f"{decay!r} is no time in seconds")
+        flags = (_gvmem.HEAP_KEEP if retain else 0) | (_gvmem.HEAP_UNSHARED if unshared else 0)
+        self._handle = _gvmem.heap(device, look_up(_KINDS, kind, "kind of memory"), flags, _option(limit), _option(keep),
+                                   _option(shelf), int(decay * 1000))
+
+    def __enter__(self) -> Heap:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<gvmem.Heap on GPU {self.device}{', closed' if self.closed else ''}>"
+
+    def alloc(self, size: int, *, stream: Any = None, tag: Optional[str] = None) -> Block:
+        """A block of size bytes, whose contents are not defined.
+
+        stream: only work of that stream, or ordered behind it, uses the block. tag: what it is for, in blocks() and usage();
+        each text is kept for ever.
+        """
+        return Block(self._handle.alloc(size, tag, stream_number(stream)))
+
+    def trim(self, keep: int = 0) -> None:
+        """Gives back memory that no block uses, but so much. Waits for streams on which blocks were freed."""
+        run(self._handle.trim, keep)
+
+    def end_stream(self, stream: Any) -> None:
+        """Before a stream that was used here ends: waits for its work, and its memory is everybody's."""
+        run(self._handle.end_stream, stream_number(stream))
+
+    def grant(self, device: int, access: Optional[str] = "write") -> None:
+        """Gives another GPU access to all blocks: "read", "write", or None, which takes it away."""
+        self._handle.grant(device, look_up(ACCESS, access, "access"))
+
+    @property
+    def limit(self) -> Optional[int]:
+        """Bytes of memory that it may have; None: what there is."""
+        limit = self._handle.info()["limit_bytes"]
+        return None if limit == _BYTES_UNLIMITED else limit
+
+    @limit.setter
+    def limit(self, limit: Optional[int]) -> None:
+        self._handle.set_limit(_BYTES_UNLIMITED if limit is None else limit)
+
+    def info(self) -> Info:
+        return Info(**self._handle.info())
+
+    def blocks(self) -> list[Info]:
+        """Live blocks, lowest address first: address, size_bytes, tag."""
+        return [Info(**block) for block in self._handle.blocks()]
+
+    def usage(self) -> list[Info]:
+        """Live blocks by tag, most bytes first: tag, blocks, size_bytes."""
+        return [Info(**usage) for usage in self._handle.usage()]
+
+    def check(self) -> None:
+        """Walks the whole heap, and raises errors.Invalid if something does not hold."""
+        self._handle.check()

@@ -1,0 +1,108 @@
+/* Memory of this process alone: its arrays, and what may not be taken away from under them.
+ *
+ * An array has a hold, which says which bytes it has. What takes memory or the right to write away first looks for such holds, and
+ * while it runs no array is made.
+ */
+#include "module.h"
+
+/* Opens the device, for a handle that is not ready yet. */
+bool local_open(handle *h, int32_t ordinal)
+{
+    if (ordinal < 0) {
+        PyErr_Format(PyExc_ValueError, "%d is no ordinal of a device", (int)ordinal);
+        return false;
+    }
+    return handle_find_device(h, ordinal);
+}
+
+bool local_check_unchanged(const handle *h)
+{
+    if (h->changing == 0)
+        return true;
+    PyErr_SetString(PyExc_BufferError, "another thread takes memory or rights away just now");
+    return false;
+}
+
+/* arguments: (offset, element type, shape or None, stream or None, whether it is to be read-only). find says how many bytes
+ * there are from the offset on. */
+PyObject *local_array(handle *h, PyObject *arguments, local_room *find)
+{
+    stream_argument stream = {false, NULL};
+    uint64_t offset, room = 0;
+    const element *type;
+    PyObject *shape, *result = NULL;
+    const char *name;
+    gvm_status status;
+    bool sealed = false;
+    int readonly;
+    hold *lease;
+
+    if (!PyArg_ParseTuple(arguments, "O&sOO&p", get_u64, &offset, &name, &shape, get_stream,
+                          &stream, &readonly))
+        return NULL;
+    type = find_element(name);
+    if (type == NULL)
+        return NULL;
+    lease = hold_new(h, 1, 0);
+    if (lease == NULL)
+        return NULL;
+    if (!local_check_unchanged(h))
+        goto end;
+    if (offset > h->bytes) {
+        PyErr_Format(PyExc_ValueError, "offset %llu is behind the end", (unsigned long long)offset);
+        goto end;
+    }
+    lease->mode = readonly ? GVM_LEASE_READ : GVM_LEASE_WRITE;
+    lease->cpu = h->cpu;
+    lease->ordered = lease->has_stream = stream.given;
+    lease->stream = stream.stream;
+    lease->regions[0] = (region){h->address + offset,
+                                 h->bytes - offset}; /* none of it is taken away meanwhile */
+    WITHOUT_GIL(status = find(h, offset, &room, &sealed));
+    if (status != GVM_OK) {
+        raise_status();
+        goto end;
+    }
+    if (sealed)
+        lease->mode = GVM_LEASE_READ;
+    lease->regions[0] = (region){h->address, offset + room};
+    result = array_new(lease, 0, offset, type, shape);
+    if (result != NULL)
+        lease->regions[0] = (region){h->address + offset, array_bytes(result)};
+
+end:
+    Py_DECREF((PyObject *)lease);
+    return result;
+}
+
+/* Before [first, end) loses its memory (mode GVM_LEASE_READ) or is only read from then on (GVM_LEASE_WRITE): false, with the
+ * exception set, if an array has some of it. */
+bool local_begin_change(handle *h, uint64_t first, uint64_t end, uint32_t mode)
+{
+    if (!handle_use(h))
+        return false;
+    for (const hold *lease = h->holds; lease != NULL; lease = lease->next) {
+        uint64_t at, past;
+
+        if (lease->regions == NULL || lease->regions[0].bytes == 0 ||
+            (mode == GVM_LEASE_WRITE && lease->mode != mode))
+            continue;
+        at = (uint64_t)(lease->regions[0].address - h->address);
+        past = at + lease->regions[0].bytes;
+        if (at < end && first < past) {
+            PyErr_Format(PyExc_BufferError,
+                         "an array of [%llu, %llu) is still there, or what has consumed it",
+                         (unsigned long long)at, (unsigned long long)past);
+            handle_unuse(h);
+            return false;
+        }
+    }
+    h->changing++;
+    return true;
+}
+
+void local_end_change(handle *h)
+{
+    h->changing--;
+    handle_unuse(h);
+}
