@@ -125,7 +125,7 @@ fuzz() {
     [ -d "$build-fuzz/corpus" ] || left_out 'fuzzers' 'there are none'
 }
 
-spelling() { scripts/sources.sh | grep -v '^LICENSE$' | xargs codespell -L fo,inh,nd,Nd,ot,froms,befores,cancelability,inout,columnn; }
+spelling() { scripts/sources.sh | grep -v '^LICENSE$' | xargs codespell -L fo,inh,nd,Nd,ot,froms,befores,cancelability,inout,columnn,nam; }
 shell_scripts() { scripts/sources.sh '*.sh' '.ci/run' | xargs shellcheck -x; }
 
 # The packages' own tests are those that were run here. Without nvcc the packages are those that say so.

@@ -36,23 +36,23 @@ static void visit_free(walk *w, uint64_t end)
     const gvmi_segment *segment = w->segment;
     const gvm_heap_extent nothing = {.use = GVM_HEAP_USE_FREE, .tag = ""};
     const uint64_t base = segment->base;
-    uint64_t upto = w->at;
+    uint64_t at = w->at;
 
-    while (upto < end) {
-        const uint64_t chunk = (upto - base) / segment->chunk_bytes;
+    while (at < end) {
+        const uint64_t chunk = (at - base) / segment->chunk_bytes;
         const uint64_t next = gvmi_min(end, base + (chunk + 1) * segment->chunk_bytes);
 
         if (segment->chunks[chunk].committed) {
-            upto = next;
+            at = next;
             continue;
         }
-        if (upto > w->at)
-            visit_extent(w, upto, nothing);
-        w->at = upto = next;
+        if (at > w->at)
+            visit_extent(w, at, nothing);
+        w->at = at = next;
         w->range = 0;
     }
-    if (upto > w->at)
-        visit_extent(w, upto, nothing);
+    if (at > w->at)
+        visit_extent(w, at, nothing);
 }
 
 /* A tag need not live longer than its block. */
