@@ -12,54 +12,16 @@ CREATE TABLE c_h (d date, q int, y float8);
 INSERT INTO c_h SELECT date '2000-01-01' + i, i % 4, (i % 8) / 8.0 FROM generate_series(0, 40) i;
 INSERT INTO c_h VALUES ('infinity', 7, 'nan'), ('1999-12-31', 8, '-0');
 CREATE TABLE e_h (k int, v int);
--- The same in GPU memory, in both formats.
-DO $$
-DECLARE
-    t text;
-BEGIN
-    FOREACH t IN ARRAY '{f,a,m,c,e}'::text[] LOOP
-        EXECUTE format('CREATE FOREIGN TABLE %s_g (%s) SERVER gstore_fdw', t, (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum)
-            FROM pg_attribute WHERE attrelid = (t || '_h')::regclass AND attnum > 0));
-        EXECUTE format('CREATE FOREIGN TABLE %s_a (%s) SERVER gstore_fdw OPTIONS (format ''arrow'')', t, (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum)
-            FROM pg_attribute WHERE attrelid = (t || '_h')::regclass AND attnum > 0));
-        EXECUTE format('INSERT INTO %1$s_g SELECT * FROM %1$s_h; INSERT INTO %1$s_a SELECT * FROM %1$s_h; ANALYZE %1$s_h, %1$s_g, %1$s_a', t);
-    END LOOP;
-END $$;
-
--- Settings, and comparisons with the heap: answer(), place().
+-- Comparisons with the heap: answer(), place(), same_join(); the same tables in GPU memory, in both formats.
 SET test.node = '"GPU Join":';
 SET test.ordered = off;
 SET test.shown = '60 40';
 \getenv abs_srcdir PG_ABS_SRCDIR
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
--- Of a query of tables T@: the heaps' answer, if tables of both formats have the same, with joins on the GPU and without them; and where it ran, if
--- that was not the GPU for one of these. Long answers are shortened.
-CREATE FUNCTION same_join(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(replace(query, '@', '_h'));
-    elsewhere text := '';
-    found text;
-    other text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['_g', '_a', '_m'] LOOP
-        -- _m: the outer table in one format, inner ones in the other
-        other := CASE other WHEN '_m' THEN regexp_replace(replace(query, 'f@', 'f_g'), '@', '_a', 'g') ELSE replace(query, '@', other) END;
-        found := coalesce(place(other), 'no join on the GPU');
-        IF found <> 'on the GPU' THEN
-            elsewhere := ' [' || found || ']';
-        END IF;
-        IF answer(other) <> heap THEN
-            RETURN other || ' on the GPU: ' || answer(other) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_joins = off;
-        IF answer(other) <> heap THEN
-            RETURN other || ': ' || answer(other) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_joins = on;
-    END LOOP;
-    RETURN CASE WHEN length(heap) > 60 THEN left(heap, 40) || '... ' || md5(heap) ELSE heap END || elsewhere;
-END $$;
+\set include :abs_srcdir '/sql_include/query_join_same.sql'
+\i :include
+SELECT copy_tables('{f,a,m,c,e}');
 
 -- Plans.
 EXPLAIN (COSTS OFF) SELECT count(*), sum(x + name) FROM f_g f JOIN a_g a ON f.k = a.k WHERE f.x > 10 AND a.ok;
@@ -165,4 +127,4 @@ DROP OWNED BY join_reader;
 DROP ROLE join_reader;
 DROP FOREIGN TABLE f_g, f_a, a_g, a_a, m_g, m_a, c_g, c_a, e_g, e_a, s_g, s_a;
 DROP TABLE f_h, a_h, m_h, c_h, e_h, s_h;
-DROP FUNCTION answer, place, same, same_join;
+DROP FUNCTION answer, place, same, same_join, copy_tables;

@@ -7,48 +7,16 @@ CREATE TABLE b_h (k int, low int, high int, since date, n numeric(10, 2), other 
 INSERT INTO b_h SELECT i, i * 10, i * 10 + 9, date '2000-01-01' + i, i * -1.01, i * 1.25, md5(i::text)::uuid FROM generate_series(0, 19) i;
 INSERT INTO b_h VALUES (20, 25, 65, NULL, -1.01, 1, md5('3')::uuid), (21, NULL, 40, 'infinity', NULL, NULL, NULL), (22, 9, 3, '2000-01-09', 0, 0, md5('x')::uuid), (23, 0, 1000, '-infinity', -39.39, 0, md5('0')::uuid);
 CREATE TABLE e_h (k int, low int, high int, since date, n numeric(10, 2), other numeric(12, 3), u uuid);
-DO $$
-DECLARE
-    t text;
-BEGIN
-    FOREACH t IN ARRAY '{f,b,e}'::text[] LOOP
-        EXECUTE format('CREATE FOREIGN TABLE %s_g (%s) SERVER gstore_fdw', t, (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum)
-            FROM pg_attribute WHERE attrelid = (t || '_h')::regclass AND attnum > 0));
-        EXECUTE format('CREATE FOREIGN TABLE %s_a (%s) SERVER gstore_fdw OPTIONS (format ''arrow'')', t, (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum)
-            FROM pg_attribute WHERE attrelid = (t || '_h')::regclass AND attnum > 0));
-        EXECUTE format('INSERT INTO %1$s_g SELECT * FROM %1$s_h; INSERT INTO %1$s_a SELECT * FROM %1$s_h; ANALYZE %1$s_h, %1$s_g, %1$s_a', t);
-    END LOOP;
-END $$;
+-- Comparisons with the heap: answer(), place(), same_join(); the same tables in GPU memory, in both formats.
 SET test.node = '"GPU Join":';
 SET test.ordered = off;
 SET test.shown = '60 40';
 \getenv abs_srcdir PG_ABS_SRCDIR
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
-CREATE FUNCTION same_join(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(replace(query, '@', '_h'));
-    elsewhere text := '';
-    found text;
-    other text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['_g', '_a'] LOOP
-        other := replace(query, '@', other);
-        found := coalesce(place(other), 'no join on the GPU');
-        IF found <> 'on the GPU' THEN
-            elsewhere := ' [' || found || ']';
-        END IF;
-        IF answer(other) <> heap THEN
-            RETURN other || ' on the GPU: ' || answer(other) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_joins = off;
-        IF answer(other) <> heap THEN
-            RETURN other || ': ' || answer(other) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_joins = on;
-    END LOOP;
-    RETURN CASE WHEN length(heap) < 60 THEN heap ELSE left(heap, 40) || '... ' || md5(heap) END || elsewhere;
-END $$;
+\set include :abs_srcdir '/sql_include/query_join_same.sql'
+\i :include
+SELECT copy_tables('{f,b,e}');
 
 EXPLAIN (COSTS OFF) SELECT count(*), sum(x) FROM f_g, b_g;
 EXPLAIN (COSTS OFF) SELECT k, count(*) FROM f_g JOIN b_g ON x BETWEEN low AND high WHERE y < 4 GROUP BY k;
@@ -95,4 +63,4 @@ SELECT same_join(q) FROM unnest('{
 
 DROP TABLE f_h, b_h, e_h;
 DROP FOREIGN TABLE f_g, b_g, e_g, f_a, b_a, e_a;
-DROP FUNCTION answer, place, same, same_join;
+DROP FUNCTION answer, place, same, same_join, copy_tables;

@@ -23,57 +23,21 @@ INSERT INTO l_h VALUES (-1, 0);
 CREATE TABLE r_h (k int, v int);
 INSERT INTO r_h SELECT i % 200, i FROM generate_series(1, 10000) i;
 INSERT INTO r_h SELECT -1, i FROM generate_series(1, 60000) i;
-DO $$
-DECLARE
-    t text;
-BEGIN
-    FOREACH t IN ARRAY '{f,a,m,c,e,t,l,r}'::text[] LOOP
-        EXECUTE format('CREATE FOREIGN TABLE %s_g (%s) SERVER gstore_fdw', t, (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum)
-            FROM pg_attribute WHERE attrelid = (t || '_h')::regclass AND attnum > 0));
-        EXECUTE format('CREATE FOREIGN TABLE %s_a (%s) SERVER gstore_fdw OPTIONS (format ''arrow'')', t, (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum)
-            FROM pg_attribute WHERE attrelid = (t || '_h')::regclass AND attnum > 0));
-        EXECUTE format('INSERT INTO %1$s_g SELECT * FROM %1$s_h; INSERT INTO %1$s_a SELECT * FROM %1$s_h; ANALYZE %1$s_h, %1$s_g, %1$s_a', t);
-    END LOOP;
-END $$;
--- Texts that are compressed.
-ALTER FOREIGN TABLE t_g ALTER z OPTIONS (compression 'pglz');
-INSERT INTO t_h VALUES (0, 'row 9', repeat('x', 9000)), (9990, 'row 9', repeat('x', 9000));
-INSERT INTO t_g VALUES (0, 'row 9', repeat('x', 9000)), (9990, 'row 9', repeat('x', 9000));
-INSERT INTO t_a VALUES (0, 'row 9', repeat('x', 9000)), (9990, 'row 9', repeat('x', 9000));
-
--- Comparisons with the heap: answer(), place().
+-- Comparisons with the heap: answer(), place(), same_join(); the same tables in GPU memory, in both formats.
 SET test.node = '"GPU": "join of';
 SET test.ordered = off;
 SET test.shown = '60 40';
 \getenv abs_srcdir PG_ABS_SRCDIR
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
--- Of a query of tables T@: as same_join() of query_join.
-CREATE FUNCTION same_rows(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(replace(query, '@', '_h'));
-    elsewhere text := '';
-    found text;
-    other text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['_g', '_a', '_m'] LOOP
-        other := CASE other WHEN '_m' THEN regexp_replace(replace(query, 'f@', 'f_g'), '@', '_a', 'g') ELSE replace(query, '@', other) END;
-        found := coalesce(place(other), 'no join on the GPU');
-        IF found <> 'on the GPU' THEN
-            elsewhere := ' [' || found || ']';
-        END IF;
-        found := answer(other);
-        IF found <> heap THEN
-            RETURN other || ' on the GPU: ' || found || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_joins = off;
-        IF answer(other) <> heap THEN
-            RETURN other || ': ' || answer(other) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_joins = on;
-    END LOOP;
-    RETURN CASE WHEN length(heap) > 60 THEN left(heap, 40) || '... ' || md5(heap) ELSE heap END || elsewhere;
-END $$;
+\set include :abs_srcdir '/sql_include/query_join_same.sql'
+\i :include
+SELECT copy_tables('{f,a,m,c,e,t,l,r}');
+-- Texts that are compressed.
+ALTER FOREIGN TABLE t_g ALTER z OPTIONS (compression 'pglz');
+INSERT INTO t_h VALUES (0, 'row 9', repeat('x', 9000)), (9990, 'row 9', repeat('x', 9000));
+INSERT INTO t_g VALUES (0, 'row 9', repeat('x', 9000)), (9990, 'row 9', repeat('x', 9000));
+INSERT INTO t_a VALUES (0, 'row 9', repeat('x', 9000)), (9990, 'row 9', repeat('x', 9000));
 
 -- Plans.
 EXPLAIN (COSTS OFF, VERBOSE) SELECT f.id, x + name FROM f_g f JOIN a_g a ON f.k = a.k WHERE f.x > 10 AND a.ok;
@@ -83,52 +47,52 @@ EXPLAIN (COSTS OFF) SELECT f.id, x + name FROM f_g f JOIN a_g a ON f.k = a.k WHE
 RESET gstore_fdw.gpu_joins;
 
 -- All types, of both tables; expressions above, and no column at all.
-SELECT same_rows('SELECT f.id, f.k, f.k2, f.d, f.x, f.y, f.b, f.n, f.u, f.c, f.t, a.k, a.name, a.w, a.ok, a.n, a.u, a.c, a.o FROM f@ f JOIN a@ a ON f.k = a.k');
-SELECT same_rows('SELECT f.id, f.n, f.u, a.k, a.name, a.w, a.ok, a.n, a.u, a.c, a.o FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND a.name = 3');
-SELECT same_rows('SELECT x * name + f.k2, f.n + a.n, f.d + a.name, CASE WHEN ok THEN f.c END FROM f@ f JOIN a@ a ON f.k = a.k'), same_rows('SELECT 1 AS one FROM f@ f JOIN a@ a ON f.k = a.k');
-SELECT same_rows('SELECT f.id, q, c.y FROM f@ f JOIN c@ c ON f.d = c.d'), same_rows('SELECT f.id, c.q, c.d FROM f@ f JOIN c@ c ON f.y = c.y'), same_rows('SELECT a.k, c.y FROM a@ a JOIN c@ c ON a.w = c.y');
+SELECT same_join('SELECT f.id, f.k, f.k2, f.d, f.x, f.y, f.b, f.n, f.u, f.c, f.t, a.k, a.name, a.w, a.ok, a.n, a.u, a.c, a.o FROM f@ f JOIN a@ a ON f.k = a.k');
+SELECT same_join('SELECT f.id, f.n, f.u, a.k, a.name, a.w, a.ok, a.n, a.u, a.c, a.o FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND a.name = 3');
+SELECT same_join('SELECT x * name + f.k2, f.n + a.n, f.d + a.name, CASE WHEN ok THEN f.c END FROM f@ f JOIN a@ a ON f.k = a.k'), same_join('SELECT 1 AS one FROM f@ f JOIN a@ a ON f.k = a.k');
+SELECT same_join('SELECT f.id, q, c.y FROM f@ f JOIN c@ c ON f.d = c.d'), same_join('SELECT f.id, c.q, c.d FROM f@ f JOIN c@ c ON f.y = c.y'), same_join('SELECT a.k, c.y FROM a@ a JOIN c@ c ON a.w = c.y');
 -- Keys of several types, several keys, keys that come again; conditions on one table and on both.
-SELECT same_rows('SELECT f.id, v FROM f@ f JOIN m@ m ON f.k = m.k'), same_rows('SELECT f.id, m.k2, v FROM f@ f JOIN m@ m ON f.k = m.k AND f.k2 = m.k2'), same_rows('SELECT f.id, a.k FROM f@ f JOIN a@ a ON f.k + 1 = a.k * 2');
-SELECT same_rows('SELECT f.id, v FROM f@ f JOIN m@ m ON f.k2 = m.k AND m.v > 10 WHERE f.x < 50 AND f.x > m.v'), same_rows('SELECT f.id, m.v, n.v FROM f@ f JOIN m@ m ON f.k = m.k JOIN m@ n ON f.k2 = n.k2 AND n.v > m.v');
+SELECT same_join('SELECT f.id, v FROM f@ f JOIN m@ m ON f.k = m.k'), same_join('SELECT f.id, m.k2, v FROM f@ f JOIN m@ m ON f.k = m.k AND f.k2 = m.k2'), same_join('SELECT f.id, a.k FROM f@ f JOIN a@ a ON f.k + 1 = a.k * 2');
+SELECT same_join('SELECT f.id, v FROM f@ f JOIN m@ m ON f.k2 = m.k AND m.v > 10 WHERE f.x < 50 AND f.x > m.v'), same_join('SELECT f.id, m.v, n.v FROM f@ f JOIN m@ m ON f.k = m.k JOIN m@ n ON f.k2 = n.k2 AND n.v > m.v');
 -- Outer joins, semi-joins, anti-joins, chains.
-SELECT same_rows('SELECT f.id, name, a.k FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND a.ok'), same_rows('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k WHERE coalesce(v, 7) % 7 = 0');
-SELECT same_rows('SELECT f.id, x FROM f@ f WHERE EXISTS (SELECT FROM m@ m WHERE m.k = f.k)'), same_rows('SELECT f.id FROM f@ f WHERE f.k IN (SELECT k FROM m@ WHERE v > 55)'), same_rows('SELECT f.id FROM f@ f LEFT JOIN a@ a ON f.k = a.k WHERE a.k IS NULL');
-SELECT same_rows('SELECT f.id, name, q FROM f@ f JOIN a@ a ON f.k = a.k LEFT JOIN c@ c ON c.d = f.d AND c.q > 1 WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k2 = f.k2 AND m.k = a.name)');
-SELECT same_rows('SELECT f.id, a1.n, a2.n, a3.w, a4.c, a8.o FROM f@ f JOIN a@ a1 ON f.k = a1.k JOIN a@ a2 ON f.k2 = a2.k JOIN a@ a3 ON a1.name = a3.k JOIN a@ a4 ON a2.name = a4.k
+SELECT same_join('SELECT f.id, name, a.k FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND a.ok'), same_join('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k WHERE coalesce(v, 7) % 7 = 0');
+SELECT same_join('SELECT f.id, x FROM f@ f WHERE EXISTS (SELECT FROM m@ m WHERE m.k = f.k)'), same_join('SELECT f.id FROM f@ f WHERE f.k IN (SELECT k FROM m@ WHERE v > 55)'), same_join('SELECT f.id FROM f@ f LEFT JOIN a@ a ON f.k = a.k WHERE a.k IS NULL');
+SELECT same_join('SELECT f.id, name, q FROM f@ f JOIN a@ a ON f.k = a.k LEFT JOIN c@ c ON c.d = f.d AND c.q > 1 WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k2 = f.k2 AND m.k = a.name)');
+SELECT same_join('SELECT f.id, a1.n, a2.n, a3.w, a4.c, a8.o FROM f@ f JOIN a@ a1 ON f.k = a1.k JOIN a@ a2 ON f.k2 = a2.k JOIN a@ a3 ON a1.name = a3.k JOIN a@ a4 ON a2.name = a4.k
     LEFT JOIN a@ a5 ON a3.name = a5.k JOIN a@ a6 ON a4.name = a6.k JOIN a@ a7 ON a5.name = a7.k JOIN a@ a8 ON a6.name = a8.k');
 -- Conditions on the pair: what fails them is no match.
-SELECT same_rows('SELECT f.id, name FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND f.x > a.name * 20'), same_rows('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x'), same_rows('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x AND (m.v < f.x + 20 OR f.b) WHERE coalesce(v, 7) % 3 < 2');
-SELECT same_rows('SELECT f.id FROM f@ f WHERE EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v > f.x)'), same_rows('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v > f.x)'), same_rows('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v + f.x < 60 AND m.k2 <> f.k2)');
-SELECT same_rows('SELECT f.id, m.v, n.v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x LEFT JOIN m@ n ON f.k2 = n.k2 AND n.v < m.v'), same_rows('SELECT f.id, m.v FROM f@ f JOIN m@ m ON f.k = m.k WHERE NOT EXISTS (SELECT FROM m@ n WHERE n.k = m.k AND n.v > m.v AND n.v < 2000)');
-SELECT same_rows('SELECT count(*), sum(v), sum(f.x) FROM (SELECT f.x, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x OFFSET 0) f'), same_rows('SELECT f.id FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND f.x > a.name * 20 WHERE a.k IS NULL');
-SELECT same_rows('SELECT f.id FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND 100 / (m.v - f.x) > 3'), same_rows('SELECT f.id FROM f@ f LEFT JOIN e@ e ON f.k = e.k AND e.v > f.x'), same_rows('SELECT f.id, a.k FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND f.x > a.name WHERE coalesce(a.name, f.x) > 5');
+SELECT same_join('SELECT f.id, name FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND f.x > a.name * 20'), same_join('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x'), same_join('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x AND (m.v < f.x + 20 OR f.b) WHERE coalesce(v, 7) % 3 < 2');
+SELECT same_join('SELECT f.id FROM f@ f WHERE EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v > f.x)'), same_join('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v > f.x)'), same_join('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v + f.x < 60 AND m.k2 <> f.k2)');
+SELECT same_join('SELECT f.id, m.v, n.v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x LEFT JOIN m@ n ON f.k2 = n.k2 AND n.v < m.v'), same_join('SELECT f.id, m.v FROM f@ f JOIN m@ m ON f.k = m.k WHERE NOT EXISTS (SELECT FROM m@ n WHERE n.k = m.k AND n.v > m.v AND n.v < 2000)');
+SELECT same_join('SELECT count(*), sum(v), sum(f.x) FROM (SELECT f.x, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x OFFSET 0) f'), same_join('SELECT f.id FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND f.x > a.name * 20 WHERE a.k IS NULL');
+SELECT same_join('SELECT f.id FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND 100 / (m.v - f.x) > 3'), same_join('SELECT f.id FROM f@ f LEFT JOIN e@ e ON f.k = e.k AND e.v > f.x'), same_join('SELECT f.id, a.k FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND f.x > a.name WHERE coalesce(a.name, f.x) > 5');
 -- Behind one that is not true none is evaluated.
-SELECT same_rows('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x + 5000 AND m.v + f.x > (SELECT 1 / min(0) FROM m_h)'), same_rows('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND nullif(f.x, f.x) > m.v AND m.v + f.x > (SELECT 1 / min(0) FROM m_h))'),
-    same_rows('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x + 1900 AND m.v + f.x > (SELECT 1 / min(0) FROM m_h)'), same_rows('SELECT f.id FROM f@ f WHERE EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND nullif(f.x, 7) > m.v AND 100 / (f.x - 7) > m.v)');
+SELECT same_join('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x + 5000 AND m.v + f.x > (SELECT 1 / min(0) FROM m_h)'), same_join('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND nullif(f.x, f.x) > m.v AND m.v + f.x > (SELECT 1 / min(0) FROM m_h))'),
+    same_join('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x + 1900 AND m.v + f.x > (SELECT 1 / min(0) FROM m_h)'), same_join('SELECT f.id FROM f@ f WHERE EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND nullif(f.x, 7) > m.v AND 100 / (f.x - 7) > m.v)');
 -- Conditions on texts: of the outer table, of the inner one, of joined rows, of the pair.
-SELECT same_rows('SELECT f.id, a.name FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.s LIKE ''row 1%'''), same_rows('SELECT f.id, t.k FROM f@ f JOIN t@ t ON f.k = t.k AND t.s IN (''row 1'', ''row 2'')'), same_rows('SELECT f.id, t.k FROM f@ f LEFT JOIN t@ t ON f.k = t.k WHERE t.s IS NULL OR t.s = ''row 3''');
-SELECT same_rows('SELECT f.id, t.k FROM f@ f LEFT JOIN t@ t ON f.k = t.k AND (t.s = ''row 3'' OR f.s LIKE ''%9'')'), same_rows('SELECT f.id FROM f@ f WHERE EXISTS (SELECT FROM t@ t WHERE f.k = t.k AND (length(t.s) > 90 OR f.x < 3))'), same_rows('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM t@ t WHERE f.k = t.k AND (t.s <> ''row 2'') = f.b)');
+SELECT same_join('SELECT f.id, a.name FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.s LIKE ''row 1%'''), same_join('SELECT f.id, t.k FROM f@ f JOIN t@ t ON f.k = t.k AND t.s IN (''row 1'', ''row 2'')'), same_join('SELECT f.id, t.k FROM f@ f LEFT JOIN t@ t ON f.k = t.k WHERE t.s IS NULL OR t.s = ''row 3''');
+SELECT same_join('SELECT f.id, t.k FROM f@ f LEFT JOIN t@ t ON f.k = t.k AND (t.s = ''row 3'' OR f.s LIKE ''%9'')'), same_join('SELECT f.id FROM f@ f WHERE EXISTS (SELECT FROM t@ t WHERE f.k = t.k AND (length(t.s) > 90 OR f.x < 3))'), same_join('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM t@ t WHERE f.k = t.k AND (t.s <> ''row 2'') = f.b)');
 -- One that is compressed: of a row, also of one of the last ones, before any is returned; of no row.
-SELECT same_rows('SELECT f.id, t.k FROM t@ t JOIN f@ f ON f.k = t.k WHERE t.z LIKE ''%x'' OR f.x > 3'), same_rows('SELECT f.id, t.k FROM f@ f LEFT JOIN t@ t ON f.k = t.k AND (t.z LIKE ''z1%'' OR f.x = 77)'), same_rows('SELECT f.id, t.k FROM f@ f JOIN t@ t ON f.k = t.k WHERE f.k <> 0 AND (t.z LIKE ''z1%'' OR f.b)');
-SELECT same_rows('SELECT count(*), sum(a::int8 * b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k LEFT JOIN t@ t ON r.v = t.k WHERE (t.z LIKE ''z1%'') IS NOT TRUE OFFSET 0) j');
+SELECT same_join('SELECT f.id, t.k FROM t@ t JOIN f@ f ON f.k = t.k WHERE t.z LIKE ''%x'' OR f.x > 3'), same_join('SELECT f.id, t.k FROM f@ f LEFT JOIN t@ t ON f.k = t.k AND (t.z LIKE ''z1%'' OR f.x = 77)'), same_join('SELECT f.id, t.k FROM f@ f JOIN t@ t ON f.k = t.k WHERE f.k <> 0 AND (t.z LIKE ''z1%'' OR f.b)');
+SELECT same_join('SELECT count(*), sum(a::int8 * b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k LEFT JOIN t@ t ON r.v = t.k WHERE (t.z LIKE ''z1%'') IS NOT TRUE OFFSET 0) j');
 -- Tables without rows, conditions that no row meets.
-SELECT same_rows('SELECT f.id, e.v FROM f@ f JOIN e@ e ON f.k = e.k'), same_rows('SELECT f.id, e.v FROM f@ f LEFT JOIN e@ e ON f.k = e.k'), same_rows('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM e@ e WHERE f.k = e.k)');
-SELECT same_rows('SELECT f.k, name FROM e@ f JOIN a@ a ON f.k = a.k'), same_rows('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE a.name > 100'), same_rows('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x > 1000');
+SELECT same_join('SELECT f.id, e.v FROM f@ f JOIN e@ e ON f.k = e.k'), same_join('SELECT f.id, e.v FROM f@ f LEFT JOIN e@ e ON f.k = e.k'), same_join('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM e@ e WHERE f.k = e.k)');
+SELECT same_join('SELECT f.k, name FROM e@ f JOIN a@ a ON f.k = a.k'), same_join('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE a.name > 100'), same_join('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x > 1000');
 -- Above it: order, limits, distinct rows, unions, subqueries, other tables.
-SELECT same_rows('SELECT DISTINCT ON (f.k) f.k, f.id, a.n FROM f@ f JOIN a@ a ON f.k = a.k ORDER BY f.k, f.id'), same_rows('SELECT f.id, a.name FROM f@ f JOIN a@ a ON f.k = a.k ORDER BY a.name DESC, f.id LIMIT 5 OFFSET 7');
-SELECT same_rows('SELECT f.id, sum(a.name) OVER (PARTITION BY f.k2 ORDER BY f.id) FROM f@ f JOIN a@ a ON f.k = a.k'), same_rows('SELECT j.id, h.v FROM (SELECT f.id, a.name FROM f@ f JOIN a@ a ON f.k = a.k OFFSET 0) j JOIN m_h h ON j.name = h.k');
-SELECT same_rows('SELECT count(*) FROM (SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k LIMIT 700) l'), same_rows('SELECT f.id, a.name FROM f@ f JOIN a@ a ON f.k = a.k UNION ALL SELECT f.id, m.v FROM f@ f JOIN m@ m ON f.k = m.k');
+SELECT same_join('SELECT DISTINCT ON (f.k) f.k, f.id, a.n FROM f@ f JOIN a@ a ON f.k = a.k ORDER BY f.k, f.id'), same_join('SELECT f.id, a.name FROM f@ f JOIN a@ a ON f.k = a.k ORDER BY a.name DESC, f.id LIMIT 5 OFFSET 7');
+SELECT same_join('SELECT f.id, sum(a.name) OVER (PARTITION BY f.k2 ORDER BY f.id) FROM f@ f JOIN a@ a ON f.k = a.k'), same_join('SELECT j.id, h.v FROM (SELECT f.id, a.name FROM f@ f JOIN a@ a ON f.k = a.k OFFSET 0) j JOIN m_h h ON j.name = h.k');
+SELECT same_join('SELECT count(*) FROM (SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k LIMIT 700) l'), same_join('SELECT f.id, a.name FROM f@ f JOIN a@ a ON f.k = a.k UNION ALL SELECT f.id, m.v FROM f@ f JOIN m@ m ON f.k = m.k');
 -- An error of a row is PostgreSQL's own, if it evaluates it; none is raised for rows that others exclude.
-SELECT same_rows('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE 10 / name > 3'), same_rows('SELECT f.id, 1 / name FROM f@ f JOIN a@ a ON f.k = a.k'), same_rows('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE 100 / (name - 4) > 3 AND name < 4');
+SELECT same_join('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE 10 / name > 3'), same_join('SELECT f.id, 1 / name FROM f@ f JOIN a@ a ON f.k = a.k'), same_join('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE 100 / (name - 4) > 3 AND name < 4');
 -- More rows than a piece of results, or a run, has; and where memory is too little for a run, or for the matches of one row.
-SELECT same_rows('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k OFFSET 0) j');
+SELECT same_join('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k OFFSET 0) j');
 SET gstore_fdw.gpu_query_memory = '4MB';
-SELECT same_rows('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k WHERE l.v BETWEEN 1 AND 4000 OFFSET 0) j');
-SELECT same_rows('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k WHERE l.v < 2000 AND 5000 / (l.v + 1) + r.v > 0 OFFSET 0) j');
-SELECT same_rows('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k WHERE l.v BETWEEN 1 AND 4000 AND 5000 / (l.v + 1) + r.v > 0 OFFSET 0) j');
-SELECT same_rows('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k WHERE l.v BETWEEN 1 AND 4000 AND 5000 / (l.v - 4000) + r.v > 0 OFFSET 0) j');
+SELECT same_join('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k WHERE l.v BETWEEN 1 AND 4000 OFFSET 0) j');
+SELECT same_join('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k WHERE l.v < 2000 AND 5000 / (l.v + 1) + r.v > 0 OFFSET 0) j');
+SELECT same_join('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k WHERE l.v BETWEEN 1 AND 4000 AND 5000 / (l.v + 1) + r.v > 0 OFFSET 0) j');
+SELECT same_join('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k WHERE l.v BETWEEN 1 AND 4000 AND 5000 / (l.v - 4000) + r.v > 0 OFFSET 0) j');
 SET gstore_fdw.gpu_query_memory = '1MB';
-SELECT same_rows('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k WHERE l.v < 1000 OFFSET 0) j');
+SELECT same_join('SELECT count(*), sum(a::int8 * b), sum(a # b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k WHERE l.v < 1000 OFFSET 0) j');
 RESET gstore_fdw.gpu_query_memory;
 -- A LIMIT ends it early; so does the end of a cursor, which others' changes and own ones do not touch.
 CREATE FUNCTION count_joined(query text) RETURNS int LANGUAGE plpgsql AS $$
@@ -171,15 +135,15 @@ END $$;
 SELECT count(*), sum(a::int8 * b), sum(a # b) FROM seen;
 ROLLBACK;
 -- Rescans: without another parameter, with one, in a LATERAL subquery; parameters of statements.
-SELECT same_rows('SELECT o.x, j.id, j.name FROM (VALUES (1), (2), (2), (77)) o (x) CROSS JOIN LATERAL (SELECT f.id, a.name FROM f@ f JOIN a@ a ON f.k = a.k WHERE a.name = o.x AND f.x < 9 OFFSET 0) j');
-SELECT same_rows('SELECT o.x, (SELECT max(j.id) FROM (SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x < 5 OFFSET 0) j WHERE j.id > o.x) FROM (VALUES (1), (2), (77)) o (x)');
+SELECT same_join('SELECT o.x, j.id, j.name FROM (VALUES (1), (2), (2), (77)) o (x) CROSS JOIN LATERAL (SELECT f.id, a.name FROM f@ f JOIN a@ a ON f.k = a.k WHERE a.name = o.x AND f.x < 9 OFFSET 0) j');
+SELECT same_join('SELECT o.x, (SELECT max(j.id) FROM (SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x < 5 OFFSET 0) j WHERE j.id > o.x) FROM (VALUES (1), (2), (77)) o (x)');
 PREPARE joined_by(int, int) AS SELECT f.id, a.name FROM f_g f JOIN a_g a ON f.k = a.k WHERE f.x > $1 AND a.name < $2 ORDER BY f.id LIMIT 3;
 SET plan_cache_mode = force_generic_plan;
 EXPLAIN (COSTS OFF) EXECUTE joined_by(50, 3);
 EXECUTE joined_by(50, 3);
 EXECUTE joined_by(90, 2);
 RESET plan_cache_mode;
-SELECT same_rows('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x = (SELECT 7) AND a.name > (SELECT min(v) FROM m_h)'), same_rows('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x = (SELECT 1 / min(0) FROM m_h)');
+SELECT same_join('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x = (SELECT 7) AND a.name > (SELECT min(v) FROM m_h)'), same_join('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x = (SELECT 1 / min(0) FROM m_h)');
 -- What is not for the GPU there: texts, whole rows, other columns and joins, locks, statements that write.
 SELECT query FROM (VALUES ('SELECT f.id, f.s FROM f_g f JOIN a_g a ON f.k = a.k'), ('SELECT f.id, t.s FROM f_g f JOIN t_g t ON f.k = t.k'), ('SELECT f.id FROM f_g f JOIN t_g t ON f.s = t.s'), ('SELECT f FROM f_g f JOIN a_g a ON f.k = a.k'), ('SELECT f.ctid FROM f_g f JOIN a_g a ON f.k = a.k'), ('SELECT f.tableoid FROM f_g f JOIN a_g a ON f.k = a.k'),
     ('SELECT f.id FROM f_g f FULL JOIN a_g a ON f.k = a.k'), ('SELECT f.id FROM f_g f JOIN a_h a ON f.k = a.k'),
@@ -201,17 +165,17 @@ SELECT place('SELECT f.id, name, a.n FROM f_g f LEFT JOIN a_g a ON f.k = a.k');
 SELECT f.id, name, a.n FROM f_g f LEFT JOIN a_g a ON f.k = a.k EXCEPT ALL SELECT f.id, name, a.n FROM f_h f LEFT JOIN a_h a ON f.k = a.k;
 SELECT f.id, name, a.n FROM f_h f LEFT JOIN a_h a ON f.k = a.k EXCEPT ALL SELECT f.id, name, a.n FROM f_g f LEFT JOIN a_g a ON f.k = a.k;
 ROLLBACK;
-SELECT same_rows('SELECT f.id, name, a.n FROM f@ f LEFT JOIN a@ a ON f.k = a.k');
+SELECT same_join('SELECT f.id, name, a.n FROM f@ f LEFT JOIN a@ a ON f.k = a.k');
 -- Columns that came later, or have another type now.
 ALTER FOREIGN TABLE a_g ADD COLUMN later int DEFAULT 5;
 ALTER TABLE a_h ADD COLUMN later int DEFAULT 5;
 ALTER FOREIGN TABLE a_a ADD COLUMN later int DEFAULT 5;
-SELECT same_rows('SELECT f.id, a.later FROM f@ f JOIN a@ a ON f.k = a.k');
+SELECT same_join('SELECT f.id, a.later FROM f@ f JOIN a@ a ON f.k = a.k');
 -- It ends with its statement.
 SET statement_timeout = '300ms';
 SELECT count(*) FROM (SELECT l.v, r.v, m.v FROM r_g l JOIN r_g r ON l.k = r.k JOIN r_g m ON r.k = m.k OFFSET 0) j;
 RESET statement_timeout;
-SELECT same_rows('SELECT f.id, name FROM f@ f JOIN a@ a ON f.k = a.k');
+SELECT same_join('SELECT f.id, name FROM f@ f JOIN a@ a ON f.k = a.k');
 -- Row security is evaluated where PostgreSQL evaluates it: before what may tell of a row.
 CREATE ROLE join_rows_reader;
 GRANT SELECT ON f_g, a_g TO join_rows_reader;
@@ -228,4 +192,4 @@ DROP ROLE join_rows_reader;
 DROP FOREIGN TABLE f_g, f_a, a_g, a_a, m_g, m_a, c_g, c_a, e_g, e_a, t_g, t_a, l_g, l_a, r_g, r_a;
 DROP TABLE f_h, a_h, m_h, c_h, e_h, t_h, l_h, r_h;
 DROP TYPE colour;
-DROP FUNCTION answer, place, same, same_rows, count_joined;
+DROP FUNCTION answer, place, same, same_join, copy_tables, count_joined;
