@@ -117,10 +117,7 @@ static PyObject *decommit(PyObject *self, PyObject *arguments)
     if (!local_begin_change(h, offset_bytes, end_bytes, GVM_LEASE_READ))
         return NULL;
     WITHOUT_GIL(status = wait_and_decommit(h, offset_bytes, len_bytes));
-    if (status != GVM_OK)
-        raise_status();
-    local_end_change(h);
-    return status == GVM_OK ? Py_NewRef(Py_None) : NULL;
+    return local_end_change(h, status);
 }
 
 static PyObject *seal(PyObject *self, PyObject *Py_UNUSED(unused))
@@ -135,10 +132,7 @@ static PyObject *seal(PyObject *self, PyObject *Py_UNUSED(unused))
     if (status == GVM_OK)
         status = gvm_buffer_seal(h->of.buffer);
     Py_END_ALLOW_THREADS;
-    if (status != GVM_OK)
-        raise_status();
-    local_end_change(h);
-    return status == GVM_OK ? Py_NewRef(Py_None) : NULL;
+    return local_end_change(h, status);
 }
 
 static gvm_status wait_and_move(handle *h, uint64_t offset_bytes, uint64_t len_bytes, gvm_tier tier)
@@ -163,29 +157,14 @@ static PyObject *move(PyObject *self, PyObject *arguments)
     return result;
 }
 
-static gvm_status grant_to(handle *h, int32_t ordinal, gvm_access access)
+static gvm_status grant_to(handle *h, gvm_device *peer, gvm_access access)
 {
-    gvm_device *peer;
-    gvm_status status = gvm_device_open(ordinal, &peer);
-
-    if (status == GVM_OK) {
-        status = gvm_buffer_grant(h->of.buffer, peer, access);
-        gvm_device_close(peer); /* the buffer keeps it */
-    }
-    return status;
+    return gvm_buffer_grant(h->of.buffer, peer, access);
 }
 
 static PyObject *grant(PyObject *self, PyObject *arguments)
 {
-    handle *h = (handle *)self;
-    PyObject *result;
-    uint32_t access;
-    int ordinal;
-
-    if (!PyArg_ParseTuple(arguments, "iO&", &ordinal, get_u32, &access))
-        return NULL;
-    CALL_HANDLE(result, h, grant_to(h, ordinal, (gvm_access)access), Py_NewRef(Py_None));
-    return result;
+    return local_grant((handle *)self, arguments, grant_to);
 }
 
 /* ---- copies and fills */

@@ -150,10 +150,7 @@ static PyObject *resize(PyObject *self, PyObject *arguments)
     Py_END_ALLOW_THREADS;
     if (status == GVM_OK)
         block->bytes = size_bytes;
-    else
-        raise_status();
-    local_end_change(block);
-    return status == GVM_OK ? Py_NewRef(Py_None) : NULL;
+    return local_end_change(block, status);
 }
 
 static gvm_status find_room(handle *block, uint64_t offset, uint64_t *bytes, bool *Py_UNUSED(readonly))
@@ -334,29 +331,14 @@ static PyObject *check(PyObject *self, PyObject *Py_UNUSED(unused))
     return result;
 }
 
-static gvm_status grant_to(handle *h, int32_t ordinal, gvm_access access)
+static gvm_status grant_to(handle *h, gvm_device *peer, gvm_access access)
 {
-    gvm_device *peer;
-    gvm_status status = gvm_device_open(ordinal, &peer);
-
-    if (status == GVM_OK) {
-        status = gvm_heap_grant(h->of.heap, peer, access);
-        gvm_device_close(peer); /* the heap keeps it */
-    }
-    return status;
+    return gvm_heap_grant(h->of.heap, peer, access);
 }
 
 static PyObject *grant(PyObject *self, PyObject *arguments)
 {
-    handle *h = (handle *)self;
-    PyObject *result;
-    uint32_t access;
-    int ordinal;
-
-    if (!PyArg_ParseTuple(arguments, "iO&", &ordinal, get_u32, &access))
-        return NULL;
-    CALL_HANDLE(result, h, grant_to(h, ordinal, (gvm_access)access), Py_NewRef(Py_None));
-    return result;
+    return local_grant((handle *)self, arguments, grant_to);
 }
 
 PyMethodDef heap_methods[] = {

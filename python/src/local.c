@@ -101,8 +101,37 @@ bool local_begin_change(handle *h, uint64_t first, uint64_t end, uint32_t mode)
     return true;
 }
 
-void local_end_change(handle *h)
+/* None, or NULL with the exception for status set. */
+PyObject *local_end_change(handle *h, gvm_status status)
 {
+    if (status != GVM_OK)
+        raise_status();
     h->changing--;
     handle_unuse(h);
+    return status == GVM_OK ? Py_NewRef(Py_None) : NULL;
+}
+
+static gvm_status open_and_grant(handle *h, int32_t ordinal, gvm_access access, local_granter *grant)
+{
+    gvm_device *peer;
+    gvm_status status = gvm_device_open(ordinal, &peer);
+
+    if (status == GVM_OK) {
+        status = grant(h, peer, access);
+        gvm_device_close(peer); /* what was granted keeps it */
+    }
+    return status;
+}
+
+/* arguments: (ordinal of a device, access). */
+PyObject *local_grant(handle *h, PyObject *arguments, local_granter *grant)
+{
+    PyObject *result;
+    uint32_t access;
+    int ordinal;
+
+    if (!PyArg_ParseTuple(arguments, "iO&", &ordinal, get_u32, &access))
+        return NULL;
+    CALL_HANDLE(result, h, open_and_grant(h, ordinal, (gvm_access)access, grant), Py_NewRef(Py_None));
+    return result;
 }

@@ -168,7 +168,9 @@ PyObject *table_attach(PyObject *module, PyObject *arguments);
 typedef gvm_status local_room(handle *h, uint64_t offset, uint64_t *bytes, bool *readonly);
 PyObject *local_array(handle *h, PyObject *arguments, local_room *find);
 bool local_begin_change(handle *h, uint64_t first, uint64_t end, uint32_t mode);
-void local_end_change(handle *h);
+PyObject *local_end_change(handle *h, gvm_status status);
+typedef gvm_status local_granter(handle *h, gvm_device *peer, gvm_access access);
+PyObject *local_grant(handle *h, PyObject *arguments, local_granter *grant);
 bool local_check_unchanged(const handle *h);
 bool local_open(handle *h, int32_t ordinal);
 

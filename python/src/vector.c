@@ -84,10 +84,7 @@ static PyObject *resize(PyObject *self, PyObject *arguments)
     if (!local_check_unchanged(h) || !local_begin_change(h, UINT64_MAX, UINT64_MAX, GVM_LEASE_READ))
         return NULL;
     WITHOUT_GIL(status = gvm_vector_resize(h->of.vector, count));
-    if (status != GVM_OK)
-        raise_status();
-    local_end_change(h);
-    return status == GVM_OK ? Py_NewRef(Py_None) : NULL;
+    return local_end_change(h, status);
 }
 
 static PyObject *shrink(PyObject *self, PyObject *Py_UNUSED(unused))
@@ -107,10 +104,7 @@ static PyObject *shrink(PyObject *self, PyObject *Py_UNUSED(unused))
     if (status == GVM_OK)
         status = gvm_vector_shrink(h->of.vector);
     Py_END_ALLOW_THREADS;
-    if (status != GVM_OK)
-        raise_status();
-    local_end_change(h);
-    return status == GVM_OK ? Py_NewRef(Py_None) : NULL;
+    return local_end_change(h, status);
 }
 
 /* (elements, capacity): 0 for both in a child by fork */

@@ -13,7 +13,7 @@ OF_ALL = {"__class__", "__doc__", "__module__", "__new__", "__init__", "__dict__
 
 
 def read(name):
-    """{name: None, or of a class {name: arguments of a function, or None}} of a stub; with what its classes inherit there."""
+    """What a .pyi file declares: names of functions and values with None, those of classes with their members, inherited ones too."""
     found = {}
     for node in ast.parse((FOLDER / name).read_text()).body:
         if isinstance(node, ast.FunctionDef):
@@ -21,14 +21,14 @@ def read(name):
         elif isinstance(node, ast.AnnAssign):
             found[node.target.id] = None
         elif isinstance(node, ast.ClassDef):
-            members = {}
+            members = set()
             for base in node.bases:
-                members.update(found.get(base.id) or {} if isinstance(base, ast.Name) else {})
+                members |= found.get(base.id) or set() if isinstance(base, ast.Name) else set()
             for part in node.body:
                 if isinstance(part, ast.FunctionDef):
-                    members[part.name] = None
+                    members.add(part.name)
                 elif isinstance(part, ast.AnnAssign):
-                    members[part.target.id] = None
+                    members.add(part.target.id)
             found[node.name] = members
     return {name: members for name, members in found.items() if not (name.startswith("_") and not name.startswith("__"))}
 
