@@ -3,9 +3,9 @@
 
 usage: bench-joins.py [-n ROWS] [-r REPETITIONS] [-o FILE] [BUILD-FOLDER]
 
-A table of ROWS rows, of which a device budget holds half; an inner table whose hash table is 1.2 times the budget, used by eight sessions at once; ROWS / 500 by ROWS / 10000
-rows of one key. Beside the first two are the floors: bytes that must cross the link, at the rate that the same statement needs for a table that is on the host by another
-budget, and the time with a budget that has room for all. Answers are checked. In the heap as many rows of one key are joined where they are at most 10^8.
+A table of ROWS rows that the device budget holds, or half or an eighth of it, the rest being in host memory; an inner table whose hash table has room, or is 1.2 times the
+budget, used by one session and by eight at once; ROWS / 500 by ROWS / 10000 rows of one key, in the heap too where these are at most 10^8. Answers are checked. What the link
+needs follows from the first two: the bytes beyond the budget at the rate of the statements of an eighth.
 """
 import statistics
 import sys

@@ -115,14 +115,20 @@ have_equal_words(Node *left, Node *right)
 }
 
 static int
-words_of_keys(const List *keys)
+words_of_key(const OpExpr *key)
+{
+	return gstore_stack_words(getBaseType(exprType(linitial(key->args))));
+}
+
+static bool
+has_room_for_key(const List *keys, const Expr *key)
 {
 	const ListCell *cell;
-	int				words = 0;
+	int				words = words_of_key((const OpExpr *) key);
 
 	foreach(cell, keys)
-		words += gstore_stack_words(getBaseType(exprType(linitial(lfirst_node(OpExpr, cell)->args))));
-	return words;
+		words += words_of_key(lfirst_node(OpExpr, cell));
+	return words <= GQUERY_KEYS_MAX;
 }
 
 /* An expression of the outer side equals one of the inner side. */
@@ -163,7 +169,7 @@ split_conditions(PlannerInfo *root, const RelOptInfo *joined, const RelOptInfo *
 		if (info->pseudoconstant || (join->kind == GQUERY_JOIN_ANTI && is_late))
 			return false;
 		if ((join->kind == GQUERY_JOIN_INNER || !after) && is_key(info, outer, inner) &&
-			words_of_keys(join->keys) <= GQUERY_KEYS_MAX - 2)
+			has_room_for_key(join->keys, info->clause))
 			join->keys = lappend(join->keys, info->clause);
 		else if (after)
 			others = lappend(others, info);

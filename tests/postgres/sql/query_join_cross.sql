@@ -55,6 +55,10 @@ SELECT same_join(q) FROM unnest('{
 "SELECT count(*), sum(k) FROM f@ JOIN b@ ON f@.wide = b@.n",
 "SELECT count(*), sum(k) FROM f@ JOIN b@ ON f@.wide = b@.other",
 "SELECT count(*), sum(k) FROM f@ JOIN b@ ON f@.n + 1 = b@.n"}'::text[]) q;
+-- Eight words of keys; another equality is a condition.
+EXPLAIN (COSTS OFF) SELECT count(*) FROM f_g f JOIN b_g b ON x = k AND x + 1 = k + 1 AND x + 2 = k + 2 AND x + 3 = k + 3 AND x + 4 = k + 4 AND x + 5 = k + 5 AND x + 6 = k + 6 AND x + 7 = k + 7 AND x + 8 = k + 8;
+SELECT same_join('SELECT count(*), sum(k) FROM f@ f JOIN b@ b ON x = k AND x + 1 = k + 1 AND x + 2 = k + 2 AND x + 3 = k + 3 AND x + 4 = k + 4 AND x + 5 = k + 5 AND x + 6 = k + 6 AND x + 7 = k + 7 AND x + 8 = k + 8'),
+    same_join('SELECT count(*), sum(k) FROM f@ f JOIN b@ b ON f.u = b.u AND x = k AND x + 1 = k + 1 AND x + 2 = k + 2 AND x + 3 = k + 3 AND x + 4 = k + 4 AND x + 5 = k + 5 AND x + 6 = k + 6');
 -- Rows as results.
 SELECT same_join(q) FROM unnest('{
 "SELECT id, k FROM f@ JOIN b@ ON x BETWEEN low AND high WHERE id < 50",
