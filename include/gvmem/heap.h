@@ -147,7 +147,7 @@ typedef struct gvm_heap_info {
     gvm_heap_kind kind;
     int32_t ordinal; /* the device */
     gvm_heap_order orders[GVM_HEAP_ORDERS];
-    uint64_t slab_bytes; /* cut into cells for small blocks, which the other figures count as any */
+    uint64_t slab_bytes; /* cut into cells for small blocks; the other figures count each cell in use as a block */
     uint64_t slab_free_bytes; /* of that: in no cell, or in one that is free and on no shelf */
     uint64_t slabs;
 } gvm_heap_info;
@@ -226,7 +226,8 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_
  * more than 16 KiB as alignment_bytes are served through the heap's lock.
  *
  * GVM_E_INVALID  alignment_bytes is no power of two or too large
- * GVM_E_ADDRESS  managed or cuMemAlloc memory of a block of more than 32 MiB, where the driver gave other addresses
+ * GVM_E_ADDRESS  managed or cuMemAlloc memory of a block of more than 32 MiB, where the driver gave other addresses:
+ *                it is idle memory of the heap then
  * and the errors of gvm_heap_alloc() */
 GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_aligned(gvm_heap *heap, size_t size_bytes,
                                                       size_t alignment_bytes, const char *tag,
@@ -346,7 +347,8 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_list_extents(gvm_heap *heap, size_t capa
 /* Writes the same to a file in the format of PyTorch's memory snapshots, for the page memory_viz of pytorch.org and PyTorch's
  * own tools: each range is a segment, each extent a block of it; a tag, of which 4 KiB at most are written, is in the place of
  * stack frames. Blocks on shelves are inactive. There is no history of events. A file at path is replaced, and is not whole
- * if the call fails. Takes about 40 bytes of host memory, and of the file, for each extent.
+ * if the call fails. The file takes about 40 bytes for each extent, and 20 and the tag more for one with a tag; the call takes up to
+ * three times that of host memory.
  *
  * GVM_E_INVALID  path is NULL
  * GVM_E_SYSTEM   the file cannot be written

@@ -16,8 +16,8 @@
 #include "heap/heap.h"
 
 #define TELL_BYTES (4 * (int64_t)GVMI_MIB) /* a shelf keeps to itself, of what is requested */
-#define REFILL_UNITS \
-    8u /* of blocks that an empty shelf takes besides the one wanted; and so many cells */
+/* What an empty shelf takes besides the block that is wanted: units of such blocks, or cells. */
+#define REFILL_UNITS 8u
 #define REFILL_CELLS 16u
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)

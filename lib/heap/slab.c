@@ -214,20 +214,28 @@ static void give_cell(gvm_heap *heap, gvmi_slab *slab, gvmi_block *cell)
 
 /* ---- blocks, of units or cells */
 
+/* Where there is no room for a slab, a unit does, which any cell fits in. */
+static gvm_status take_in_slab(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
+                               gvmi_block **out)
+{
+    gvmi_slab *slab = LIST_FIRST(&arena->slabs[request->bin]);
+    const gvm_status status = slab != NULL ? GVM_OK : open_slab(heap, arena, request, &slab);
+    gvmi_request unit = {.units = 1, .alignment = request->alignment, .smaller = request->smaller};
+
+    if (status == GVM_E_NOSPACE)
+        return gvmi_units_take_locked(heap, arena, &unit, out);
+    if (status == GVM_OK)
+        *out = take_cell(heap, slab);
+    return status;
+}
+
 gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
                                  gvmi_block **out)
 {
-    gvm_status status;
+    const gvm_status status = gvmi_is_cell_bin(request->bin)
+                                  ? take_in_slab(heap, arena, request, out)
+                                  : gvmi_units_take_locked(heap, arena, request, out);
 
-    if (gvmi_is_cell_bin(request->bin)) {
-        gvmi_slab *slab = LIST_FIRST(&arena->slabs[request->bin]);
-
-        status = slab != NULL ? GVM_OK : open_slab(heap, arena, request, &slab);
-        if (status == GVM_OK)
-            *out = take_cell(heap, slab);
-    } else {
-        status = gvmi_units_take_locked(heap, arena, request, out);
-    }
     if (status == GVM_OK)
         gvmi_heap_count_block(heap, gvmi_block_bytes(*out), true);
     return status;

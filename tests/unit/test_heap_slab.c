@@ -272,6 +272,29 @@ static void cells_end_with_an_error_where_memory_does(void **state)
     check();
 }
 
+/* Every second unit is free, so that there is no room for a slab. */
+static void cells_are_units_where_there_is_no_room_for_a_slab(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 2 * CHUNK};
+    enum { COUNT = 2 * CHUNK / (16 << 10) };
+    void *at[COUNT], *ptr = NULL;
+
+    (void)state;
+    remake(&options);
+    for (int i = 0; i < COUNT; i++)
+        at[i] = alloc(16 << 10);
+    for (int i = 0; i < COUNT; i += 2)
+        release(at[i]);
+    for (int i = 0; i < COUNT; i += 2)
+        at[i] = alloc(300);
+    check();
+    fails_with(gvm_heap_alloc(heap, 300, &ptr), GVM_E_NOSPACE, "limit of 4 MiB");
+    for (int i = 0; i < COUNT; i++)
+        release(at[i]);
+    check();
+    release(alloc(3 * MIB));
+}
+
 static void cell_grows_within_what_it_takes(void **state)
 {
     char *at = alloc(2100); /* takes 2560 */
@@ -460,6 +483,7 @@ int main(void)
         TEST(free_of_what_is_no_cell_is_refused),
         TEST(stale_pointer_to_a_cell_is_refused),
         TEST(cells_end_with_an_error_where_memory_does),
+        TEST(cells_are_units_where_there_is_no_room_for_a_slab),
         TEST(cell_grows_within_what_it_takes),
         TEST(cell_freed_on_a_busy_stream_is_that_streams_alone),
         TEST(memory_of_cells_of_a_busy_stream_does_not_go_back),
