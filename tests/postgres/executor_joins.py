@@ -393,7 +393,7 @@ class Long:
             stack.callback(lambda: [session.close() for session in sessions])
             for _ in range(12):  # all that one role may have
                 client = stack.enter_context(Client(server))
-                self._write_product(client, token)
+                self._write_product(client, token, "count(*)")
                 client.window.role = role
                 client.send("RUN")
             time.sleep(COUNTED_S)  # they run
