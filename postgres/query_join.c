@@ -223,6 +223,38 @@ make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *
 	return plan;
 }
 
+bool
+gstore_join_has_gpu(const Path *path)
+{
+	switch (nodeTag(path))
+	{
+		case T_ForeignPath:
+			return !IS_SIMPLE_REL(path->parent);
+		case T_ProjectionPath:
+			return gstore_join_has_gpu(((const ProjectionPath *) path)->subpath);
+		case T_MaterialPath:
+			return gstore_join_has_gpu(((const MaterialPath *) path)->subpath);
+		case T_MemoizePath:
+			return gstore_join_has_gpu(((const MemoizePath *) path)->subpath);
+		case T_UniquePath:
+			return gstore_join_has_gpu(((const UniquePath *) path)->subpath);
+		case T_GatherPath:
+			return gstore_join_has_gpu(((const GatherPath *) path)->subpath);
+		case T_GatherMergePath:
+			return gstore_join_has_gpu(((const GatherMergePath *) path)->subpath);
+		case T_SortPath:
+		case T_IncrementalSortPath: /* which begins with the other */
+			return gstore_join_has_gpu(((const SortPath *) path)->subpath);
+		case T_NestPath:
+		case T_MergePath:
+		case T_HashPath: /* these begin with a JoinPath */
+			return gstore_join_has_gpu(((const JoinPath *) path)->outerjoinpath) ||
+				gstore_join_has_gpu(((const JoinPath *) path)->innerjoinpath);
+		default:
+			return false;
+	}
+}
+
 /* Of the paths of the pairs so far. A path that was offered, and is still there, runs the cheapest one if the GPU cannot. */
 static void
 note_local(RelOptInfo *joined, gstore_join_plan *plan)
@@ -232,11 +264,11 @@ note_local(RelOptInfo *joined, gstore_join_plan *plan)
 	if (plan == NULL)
 		return;
 	local = GetExistingLocalJoinPath(joined);
-	if (local == NULL || (plan->local != NULL && plan->local->total_cost <= local->total_cost))
+	if (local == NULL || gstore_join_has_gpu(local) ||
+		(plan->local != NULL && plan->local->total_cost <= local->total_cost))
 		return;
 	plan->local = local;
-	if (plan->path != NULL && list_member_ptr(joined->pathlist, plan->path))
-		plan->path->fdw_outerpath = local;
+	gstore_query_set_local(joined, plan);
 }
 
 static void
@@ -257,7 +289,6 @@ gstoreGetForeignJoinPaths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *out
 		return;
 	}
 	plan->local = noted == NULL ? NULL : noted->local;
-	plan->path = NULL;
 	joined->fdw_private = plan;
 	note_local(joined, plan);
 	gstore_query_add_join(root, joined, plan);
@@ -365,8 +396,7 @@ gstore_join_explain(const ForeignScanState *node, const List *joins, ExplainStat
 	foreach(cell, joins)
 	{
 		const gstore_query_join *join = lfirst(cell);
-
-		List *on = list_concat_copy(join->keys, join->matches);
+		List					*on = list_concat_copy(join->keys, join->matches);
 
 		texts = lappend(texts,
 						psprintf("%s %s", kinds[join->kind],

@@ -34,13 +34,15 @@ typedef struct gstore_join_plan
 	List  *joins;	/* of gstore_query_join */
 	Relids tables;
 	double probes; /* what it costs beside the outer table's rows, in probes of a hash table */
-	/* Of a joined relation: the cheapest path without the GPU that is known, and, once it was offered, that with it. NULL: there is none. */
-	Path		*local;
-	ForeignPath *path;
+	/* Of a joined relation: the cheapest path without joins on the GPU that is known; NULL: there is none. */
+	Path *local;
 } gstore_join_plan;
 
 /* GetForeignJoinPaths. */
 extern void gstore_join_callbacks(FdwRoutine *routine);
+
+/* Whether a path to rows of a query joins some of them on the GPU. */
+extern bool gstore_join_has_gpu(const Path *path);
 
 /* Of one of our tables, or a join of them; NULL: it is not made on the GPU. */
 extern const gstore_join_plan *gstore_join_find(PlannerInfo *root, RelOptInfo *rel);

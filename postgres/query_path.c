@@ -197,6 +197,14 @@ is_long(const PlannerInfo *root, Node *key)
 	return false;
 }
 
+/* The argument of DISTINCT is a key, too. */
+static bool
+is_long_distinct(const PlannerInfo *root, const Aggref *aggregate)
+{
+	return aggregate->aggdistinct != NIL &&
+		is_long(root, (Node *) linitial_node(TargetEntry, aggregate->args)->expr);
+}
+
 static bool
 find_keys(const PlannerInfo *root, const PathTarget *target, parts *p)
 {
@@ -230,7 +238,11 @@ find_parts(PlannerInfo *root, const PathTarget *target, parts *p)
 		find_aggregates((Node *) target->exprs, p) || find_aggregates((Node *) p->having, p))
 		return false;
 	foreach(cell, p->query.aggregates)
+	{
+		if (is_long_distinct(root, lfirst_node(Aggref, cell)))
+			return false;
 		add_column_to_pathtarget(p->target, lfirst(cell), 0);
+	}
 	set_pathtarget_cost_width(root, p->target);
 	return true;
 }
@@ -276,16 +288,15 @@ count_groups(PlannerInfo *root, const parts *p, double rows)
 	return estimate_num_groups(root, p->query.keys, rows, NULL, NULL);
 }
 
-/* The step's input without the GPU, as far as it is itself a path that is made here. */
+/* The step's input without joins on the GPU. */
 static Path *
 local_rows(PlannerInfo *root, RelOptInfo *input, const gstore_join_plan *join)
 {
-	Path	   *rows = input->cheapest_total_path;
-	const Path *made = IsA(rows, ProjectionPath) ? ((ProjectionPath *) rows)->subpath : rows;
+	Path *rows = input->cheapest_total_path;
 
 	if (join->joins == NIL)
 		return gstore_plan_alone(root, input);
-	return made == (Path *) join->path
+	return join->local != NULL && gstore_join_has_gpu(rows)
 		? (Path *) create_projection_path(root, input, join->local, rows->pathtarget)
 		: rows;
 }
@@ -438,6 +449,7 @@ gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, gstore_join_plan *p
 {
 	parts			  p = {.join = plan, .target = joined->reltarget};
 	gstore_query_size size;
+	ForeignPath		 *path;
 	Cost			  startup;
 
 	p.query = (gstore_query){.sink = GSTORE_SINK_ROWS,
@@ -449,13 +461,28 @@ gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, gstore_join_plan *p
 	if (plan->local == NULL || root->hasPseudoConstantQuals || !gstore_query_measure(&p.query, &size))
 		return;
 	startup = cost_of_run(root, joined, &p, &size);
-	plan->path = create_foreign_join_path(
+	path = create_foreign_join_path(
 		root, joined, NULL, joined->rows, startup + joined->reltarget->cost.startup,
 		startup + joined->reltarget->cost.startup +
 			joined->rows * (cpu_tuple_cost * JOINED_ROW_PART + joined->reltarget->cost.per_tuple),
 		NIL, NULL, plan->local, make_private(&p, NIL));
-	plan->path->path.parallel_safe = false;
-	add_path(joined, (Path *) plan->path);
+	path->path.parallel_safe = false;
+	add_path(joined, (Path *) path);
+}
+
+void
+gstore_query_set_local(const RelOptInfo *joined, const gstore_join_plan *plan)
+{
+	ListCell *cell;
+
+	foreach(cell, joined->pathlist)
+	{
+		ForeignPath *path = lfirst(cell);
+
+		if (IsA(path, ForeignPath) && path->fdw_private != NIL &&
+			list_nth(path->fdw_private, PRIVATE_JOIN) == plan)
+			path->fdw_outerpath = plan->local;
+	}
 }
 
 /* ---- groups in an order */
