@@ -11,9 +11,11 @@
 #include "postgres/whole.h"
 
 /* A request, compiled. */
-typedef struct compiled_query
+struct compiled_query
 {
 	gquery_program		  program;
+	uint64				  met; /* of gstore_run, when it was compiled */
+	uint64				  scratch_bytes_max;
 	int					  record_words;
 	const gquery_program *builds; /* of inner tables */
 	int					  build_count;
@@ -31,7 +33,7 @@ typedef struct compiled_query
 	int					  stage_count;
 	gquery_wanted_text	  texts[GQUERY_KEYS_MAX];
 	int					  text_count;
-} compiled_query;
+};
 
 /* The results' next piece. Other than what is said of the first one, it is an error if it is not as it was said to be. */
 static void
@@ -196,7 +198,7 @@ fill_window(gquery_window *window, const table_rows *tables, const gstore_reques
 	window->text_count = (uint32) query->text_count;
 	memcpy(window->texts, query->texts, sizeof window->texts);
 	window->program = query->program;
-	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
+	window->scratch_bytes_max = query->scratch_bytes_max;
 	window->list_max = request->list_max;
 	window->first_row = request->first_row;
 	window->slice_rows = request->slice_rows;
@@ -216,6 +218,7 @@ static bool
 compile_request(gstore_run *run, const gstore_request *request, compiled_query *query)
 {
 	strlcpy(run->why, "too many instructions or values", sizeof run->why);
+	query->met = run->met;
 	if (!gstore_query_compile(request->compiled, request->context, request->view, run->met,
 							  &query->program))
 		return false;
@@ -344,7 +347,7 @@ try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 	gstore_session *session;
 
 	run->failure = GSTORE_QUERY_UNSUPPORTED;
-	if (!compile_request(run, request, query))
+	if ((request->first_row == 0 || query->met != run->met) && !compile_request(run, request, query))
 		return false;
 	session = send_request(run, request, query, &raised);
 	note_met(run, raised);
@@ -368,29 +371,37 @@ try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 	return true;
 }
 
-static void
-forget_records(gstore_run *run)
+void
+gstore_run_forget(gstore_run *run)
 {
-	pfree((void *) run->records);
+	if (run->records != NULL)
+		pfree((void *) run->records);
 	run->records = NULL;
 	run->count = run->at = 0;
 }
 
+/* What goes on is the program that was checked with the first rows, with the same values, within the same memory. */
 static bool
 begin_run(gstore_run *run, const gstore_request *request)
 {
-	compiled_query *query = palloc(sizeof *query);
-	uint64			met = run->met;
-	bool			done;
+	uint64 met = run->met;
+	bool   done;
 
-	if (request->first_row > 0)
-		forget_records(run);
-	while (!(done = try_run(run, request, query)) && run->met != met)
+	if (request->first_row == 0)
+	{
+		run->query = palloc(sizeof *run->query);
+		run->query->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
+	}
+	while (!(done = try_run(run, request, run->query)) && run->met != met)
 	{
 		met = run->met;
 		gstore_query_count(run->kind, GSTORE_QUERY_RERUNS, 1);
 	}
-	pfree(query);
+	if (!done || run->next_row == 0)
+	{
+		pfree(run->query);
+		run->query = NULL;
+	}
 	return done;
 }
 
@@ -435,7 +446,7 @@ static bool
 fetch_piece(gstore_run *run)
 {
 	CHECK_FOR_INTERRUPTS();
-	forget_records(run);
+	gstore_run_forget(run);
 	run->fetched = true;
 	if (!gstore_session_run(run->session, GQUERY_FETCH, run->why))
 	{
@@ -472,7 +483,7 @@ gstore_run_take(gstore_run *run, uint64 *count)
 		taken += run->count;
 		if (run->session == NULL)
 		{
-			forget_records(run);
+			gstore_run_forget(run);
 			return out;
 		}
 		if (!fetch_piece(run))
@@ -526,6 +537,7 @@ gstore_run_end(gstore_run *run)
 		gstore_session_end(run->session, run->left > 0);
 	run->session = NULL;
 	run->records = NULL;
+	run->query = NULL;
 	run->met = 0;
 	run->count = run->at = run->left = run->next_row = 0;
 }

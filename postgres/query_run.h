@@ -36,6 +36,8 @@ typedef struct gstore_request
 	uint64 first_row, slice_rows;
 } gstore_request;
 
+typedef struct compiled_query compiled_query;
+
 typedef struct gstore_run
 {
 	gstore_session *session; /* while there are more records than these; NULL: there are not */
@@ -47,7 +49,8 @@ typedef struct gstore_run
 	bool			gathered; /* records are rows that passed, with their values: query/gather.h */
 	bool			fetched;  /* those before are gone */
 	/* Of joined rows: where the same request goes on; 0: it has all of them. */
-	uint64 next_row, slice_rows;
+	uint64			next_row, slice_rows;
+	compiled_query *query; /* of that request */
 	uint64 met; /* of query_compile.h: values that were not known, and that a row has come to */
 	char   why[GSTORE_SESSION_WHY_BYTES];
 	gstore_query_counter failure; /* the same as a counter */
@@ -66,6 +69,9 @@ extern bool gstore_run_begin(gstore_run *run, const gstore_request *request);
 
 /* A request that is not made, of such a kind, is counted. why: literal. False. */
 extern bool gstore_run_refuse(gstore_run *run, const gstore_compiled *compiled, const char *why);
+
+/* The records that are there are not needed any more. */
+extern void gstore_run_forget(gstore_run *run);
 
 /* The next piece takes the place of the one before. False: there is none. ERROR if it cannot be fetched. */
 extern bool gstore_run_fetch(gstore_run *run);

@@ -44,6 +44,7 @@ typedef struct query_state
 	gstore_compiled *compiled;
 	List			*limits;  /* of ExprState; of groups in an order */
 	MemoryContext	 context; /* of a run */
+	MemoryContext	 later;	  /* of the latest one that goes on with it */
 	phase			 phase;
 	gstore_view		 views[GQUERY_TABLES_MAX];
 	gstore_request	 request; /* of the latest run */
@@ -71,6 +72,8 @@ begin_query(ForeignScanState *node, int flags)
 									 &node->ss.ps);
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore query",
 										   ALLOCSET_DEFAULT_SIZES);
+	state->later = AllocSetContextCreate(CurrentMemoryContext, "gstore query, later rows",
+										 ALLOCSET_DEFAULT_SIZES);
 }
 
 /* ---- running */
@@ -146,6 +149,7 @@ end_run(query_state *state)
 {
 	gstore_run_end(&state->run);
 	MemoryContextReset(state->context);
+	MemoryContextReset(state->later);
 	state->phase = PHASE_BEFORE;
 }
 
@@ -186,13 +190,21 @@ run_query(ForeignScanState *node, query_state *state)
 static bool
 go_on(query_state *state)
 {
+	MemoryContext old;
+	bool		  done;
+
 	if (state->run.next_row == 0)
 		return false;
 	CHECK_FOR_INTERRUPTS();
+	gstore_run_forget(&state->run);
+	MemoryContextReset(state->later);
 	state->request.first_row = state->run.next_row;
 	state->request.slice_rows = state->run.slice_rows;
 	state->request.list_max *= ROWS_GROWTH;
-	if (!gstore_run_begin(&state->run, &state->request))
+	old = MemoryContextSwitchTo(state->later);
+	done = gstore_run_begin(&state->run, &state->request);
+	MemoryContextSwitchTo(old);
+	if (!done)
 		ereport(ERROR,
 				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 				 errmsg("a join on the GPU cannot go on: %s", state->run.why)));
@@ -305,6 +317,7 @@ end_query(ForeignScanState *node)
 	if (state == NULL || state->context == NULL)
 		return;
 	end_run(state);
+	MemoryContextDelete(state->later);
 	MemoryContextDelete(state->context);
 }
 

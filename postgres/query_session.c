@@ -202,10 +202,10 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 	{
 		case GQUERY_NO_ROOM:
 			strlcpy(why, answer.text, GSTORE_SESSION_WHY_BYTES);
-			if (strcmp(answer.sqlstate, "53200") == 0)
-				s->failure = GSTORE_QUERY_NO_ROOM;
-			else if (strcmp(answer.sqlstate, "53000") == 0) /* GQUERY_E_LONG */
+			if (answer.error == GQUERY_E_LONG)
 				s->failure = GSTORE_QUERY_UNSUPPORTED;
+			else if (strcmp(answer.sqlstate, "53200") == 0)
+				s->failure = GSTORE_QUERY_NO_ROOM;
 			return false;
 		case GQUERY_FAULT:
 			ereport(LOG,

@@ -127,6 +127,7 @@ read_deleted(gstore_view *view)
 	memcpy(all, gstore_deleted_bits(gstore_deleted_create(), view, 0, rows), (rows + 7) / 8);
 	view->dead = all;
 	view->dead_bytes = bytes;
+	view->deleted_bytes = 0; /* they are in it, also for the next time */
 }
 
 bool

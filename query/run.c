@@ -338,11 +338,12 @@ static bool is_of_any_row(uint32_t error)
 gquery_outcome gquery_batch_look(gquery_query *q)
 {
     const gquery_control *c = gquery_control_of(q);
+    const bool full = is_full(q);
 
-    if (is_full(q) && is_of_any_row(c->error))
+    if (full && is_of_any_row(c->error))
         return GQUERY_FULL;
-
     if (c->error == GQUERY_E_LONG) {
+        q->answer->error = c->error;
         gquery_answer(q->answer, GQUERY_NO_ROOM, "53000",
                       "rows of the query would take the GPU too long at a time");
         return GQUERY_FAILED;
@@ -352,7 +353,7 @@ gquery_outcome gquery_batch_look(gquery_query *q)
         q->answer->error = c->error;
         return GQUERY_FAILED;
     }
-    if (is_full(q))
+    if (full)
         return GQUERY_FULL;
     return gquery_is_closed(q->c) ? GQUERY_FAILED : GQUERY_SCANNED;
 }

@@ -176,6 +176,15 @@ SET statement_timeout = '300ms';
 SELECT count(*) FROM (SELECT l.v, r.v, m.v FROM r_g l JOIN r_g r ON l.k = r.k JOIN r_g m ON r.k = m.k OFFSET 0) j;
 RESET statement_timeout;
 SELECT same_join('SELECT f.id, name FROM f@ f JOIN a@ a ON f.k = a.k');
+-- A cursor goes on as it began, whatever is set meanwhile: one row has 60,000 matches, for which there would be no room now.
+BEGIN;
+SET LOCAL TimeZone = 'UTC';
+DECLARE kept CURSOR FOR SELECT l.v, r.v FROM l_g l JOIN r_g r ON l.k = r.k WHERE l.v >= 0;
+MOVE 1 IN kept;
+SET LOCAL gstore_fdw.gpu_query_memory = 1;
+SET LOCAL TimeZone = 'America/New_York';
+MOVE FORWARD ALL IN kept;
+ROLLBACK;
 -- Row security is evaluated where PostgreSQL evaluates it: before what may tell of a row.
 CREATE ROLE join_rows_reader;
 GRANT SELECT ON f_g, a_g TO join_rows_reader;
