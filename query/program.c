@@ -444,6 +444,8 @@ static bool check_match(checker *c, const gquery_instruction *i)
         return refuse(c, "MATCH within IF");
     if (c->searched == 0 || c->searched != i->a || c->searched_kind != i->value)
         return refuse(c, "MATCH without its PROBE");
+    if (c->is_numbered)
+        return refuse(c, "MATCH after numbers of texts");
     if (c->depth != 1)
         return refuse(c, "MATCH with other values on the stack than a boolean");
     c->searched = 0;

@@ -777,6 +777,10 @@ static bool run_cases(uint64_t count)
     { \
         GQUERY_LOAD, 0, 0, 0 \
     } /* of table 1 */
+#define LOAD_NUMBER \
+    { \
+        GQUERY_LOAD, 0, 1, 0 \
+    } /* of a text of table 0 */
 
 static const struct check_case {
     const char *what;
@@ -845,6 +849,12 @@ static const struct check_case {
       MATCH(1, LEFT_IF),
       {GQUERY_END, 0, 0, 0},
       COUNT}},
+    {"a number of a text behind MATCH",
+     true,
+     {VALUE, PROBE(1, 1, LEFT_IF), LOAD, MATCH(1, LEFT_IF), LOAD_NUMBER, {GQUERY_GROUP, 0, 1, 0}, COUNT}},
+    {"a number of a text before MATCH",
+     false,
+     {VALUE, PROBE(1, 1, LEFT_IF), LOAD_NUMBER, MATCH(1, LEFT_IF), LOAD, {GQUERY_GROUP, 0, 1, 0}, COUNT}},
     {"rows of a join", true, {VALUE, PROBE(1, 1, 0), {GQUERY_APPEND, 0, 0, 0}}},
     {"rows without a join", false, {VALUE, {GQUERY_FILTER, 0, 0, 0}, {GQUERY_APPEND, 0, 0, 0}}},
     {"rows before something", false, {VALUE, PROBE(1, 1, 0), {GQUERY_APPEND, 0, 0, 0}, COUNT}},
@@ -866,9 +876,13 @@ static bool check_refuses(void)
         memset(&program, 0, sizeof program);
         program.column_count = 1;
         program.columns[0] = (gquery_column){.table = 1, .form = GQUERY_I64};
+        program.columns[1] = (gquery_column){.form = GQUERY_TEXT_OFFSETS, .bias = 1};
         memcpy(program.code, c->code, sizeof c->code);
         while (program.code[program.code_count].op != 0) {
             program.state_words |= program.code[program.code_count].op == GQUERY_AGGREGATE;
+            if (program.code[program.code_count].op == GQUERY_LOAD &&
+                program.code[program.code_count].a == 1)
+                program.column_count = 2;
             program.code_count++;
         }
         if (gquery_check(&program, &shape, text) != c->is_accepted) {
