@@ -62,6 +62,7 @@ add_cost(gstore_run *run, const gquery_cost *cost)
 {
 	run->cost.rows += cost->rows;
 	run->cost.read_bytes += cost->read_bytes;
+	run->cost.host_bytes += cost->host_bytes;
 	run->cost.kernel_ns += cost->kernel_ns;
 	run->cost.total_ns += cost->total_ns;
 	run->cost.scratch_bytes = Max(run->cost.scratch_bytes, cost->scratch_bytes);
@@ -553,6 +554,8 @@ gstore_run_explain(const gstore_run *run, const char *local, const char *label, 
 	if (label != NULL)
 		ExplainPropertyInteger(label, NULL, (int64) run->total, es);
 	ExplainPropertyInteger("GPU Bytes Read", NULL, (int64) run->cost.read_bytes, es);
+	if (run->cost.host_bytes > 0 || es->format != EXPLAIN_FORMAT_TEXT)
+		ExplainPropertyInteger("GPU Bytes on Host", NULL, (int64) run->cost.host_bytes, es);
 	if (es->timing)
 		ExplainPropertyFloat("GPU Kernel Time", "ms", (double) run->cost.kernel_ns / 1e6, 3, es);
 }

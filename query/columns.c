@@ -183,15 +183,18 @@ static bool set_deleted(gquery_query *q)
 /* What goes through the kernels; of a query that goes on it has been counted. */
 static void count_bytes(gquery_query *q)
 {
-    uint64_t bytes = q->c->query.tables[0].deleted_bytes + q->c->query.tables[0].dead.bytes;
+    uint64_t bytes = q->c->query.tables[0].deleted_bytes + q->c->query.tables[0].dead.bytes, host_bytes;
 
     if (q->c->query.first_row > 0)
         return;
     for (uint32_t i = 0; i < q->listed.count; i++) {
         const gvm_table_column *c = &q->attached->columns[q->listed.list[i]];
 
-        if (q->listed.scanned[i])
-            bytes += c->nulls_bytes + c->values_bytes + c->bodies_bytes;
+        if (!q->listed.scanned[i])
+            continue;
+        bytes += c->nulls_bytes + c->values_bytes + c->bodies_bytes;
+        if (gvm_table_get_host_bytes(q->attached->table, &q->data[i], &host_bytes) == GVM_OK)
+            q->cost.host_bytes += host_bytes;
     }
     q->cost.rows += q->c->query.tables[0].rows;
     q->cost.read_bytes += bytes;

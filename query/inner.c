@@ -161,6 +161,7 @@ static void add_cost(gquery_query *q, const gquery_query *part)
 {
     q->cost.rows += part->cost.rows;
     q->cost.read_bytes += part->cost.read_bytes;
+    q->cost.host_bytes += part->cost.host_bytes;
     q->cost.kernel_ns += part->cost.kernel_ns;
 }
 
@@ -255,6 +256,7 @@ static void set_sources(gquery_query *q, gquery_inner *inner, uint32_t t)
 
     (void)gquery_set_sources(&inner->part); /* it has no deleted rows that could be refused */
     q->cost.read_bytes += inner->part.cost.read_bytes;
+    q->cost.host_bytes += inner->part.cost.host_bytes;
     for (uint32_t i = 0; i < whole->column_count; i++)
         if (whole->columns[i].table == 1 + t) {
             q->scan.sources[i] = inner->part.scan.sources[at++];
@@ -314,13 +316,25 @@ void gquery_inner_release_leases(gquery_query *q)
     }
 }
 
+static void count_host_bytes(gquery_query *q, const gquery_inner *inner)
+{
+    uint64_t bytes;
+
+    if (q->c->query.first_row == 0 &&
+        gvm_object_get_host_bytes(inner->hashed->object, &inner->lease, inner->lease.size_bytes,
+                                  &bytes) == GVM_OK)
+        q->cost.host_bytes += bytes;
+}
+
 void gquery_inner_set_sources(gquery_query *q)
 {
     for (uint32_t t = 0; t < q->shape.joins; t++) {
         gquery_inner *inner = q->inner[t];
 
-        if (inner->hashed->object != NULL)
+        if (inner->hashed->object != NULL) {
             q->scan.hashes[t] = describe(inner->hashed, &inner->lease);
+            count_host_bytes(q, inner);
+        }
         set_sources(q, inner, t);
     }
 }

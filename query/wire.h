@@ -74,6 +74,7 @@ typedef struct gquery_wanted_text {
 /* What a query has cost. */
 typedef struct gquery_cost {
     uint64_t rows, read_bytes; /* that went through the program */
+    uint64_t host_bytes;       /* of these, and of hash tables, in host memory when it began */
     uint64_t kernel_ns, total_ns;
     uint64_t scratch_bytes; /* of device memory, at most */
 } gquery_cost;

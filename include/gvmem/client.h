@@ -396,6 +396,13 @@ GVM_API gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease);
  * GVM_E_LOST     the stream's context is broken: the lease is released, as nothing runs there */
 GVM_API gvm_status gvm_object_release_async(gvm_object *object, gvm_lease *lease, gvm_stream stream);
 
+/* How many of the first len_bytes bytes under a lease are in host memory now, where a GPU reads them over the link.
+ * What is on the device stays there while it is leased; what is on the host may come to the device meanwhile.
+ *
+ * GVM_E_INVALID  lease or host_bytes is NULL, the lease was released already, or it has fewer bytes */
+GVM_API GVM_CHECKED gvm_status gvm_object_get_host_bytes(gvm_object *object, const gvm_lease *lease,
+                                                         uint64_t len_bytes, uint64_t *host_bytes);
+
 /* ---- copies of host memory, under a lease of their own */
 
 /* Copy host memory into an object, or part of it into host memory: they take a lease, to write and to read, wait

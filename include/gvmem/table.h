@@ -218,6 +218,12 @@ GVM_API GVM_CHECKED gvm_status gvm_table_acquire(gvm_table *table, const uint32_
                                                  uint32_t count, const gvm_acquire_options *options,
                                                  int timeout_ms, gvm_table_data *data);
 
+/* How many of the bytes of a column's rows are in host memory now; see gvm_object_get_host_bytes().
+ *
+ * GVM_E_INVALID  data or host_bytes is NULL, or data was released already */
+GVM_API GVM_CHECKED gvm_status gvm_table_get_host_bytes(gvm_table *table, const gvm_table_data *data,
+                                                        uint64_t *host_bytes);
+
 /* Gives leases back and clears data. Work on the GPU that uses them must be over.
  *
  * GVM_E_INVALID  data is NULL or was released already; the others of the list are released */

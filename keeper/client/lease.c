@@ -466,3 +466,23 @@ gvm_status gvm_object_release_async(gvm_object *handle, gvm_lease *lease, gvm_st
     gvmi_object_leave(object);
     return status;
 }
+
+gvm_status gvm_object_get_host_bytes(gvm_object *handle, const gvm_lease *lease, uint64_t len_bytes,
+                                     uint64_t *host_bytes)
+{
+    GVMI_UNCANCELLED;
+    gvm_object *object;
+    gvm_status status = gvmi_object_enter(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    if (lease == NULL || host_bytes == NULL)
+        status = gvm_error_set(GVM_E_INVALID, "lease or host_bytes is NULL");
+    else if (lease->mode == 0 || len_bytes > lease->size_bytes)
+        status = gvm_error_set(GVM_E_INVALID, "there is no lease of %llu bytes",
+                               (unsigned long long)len_bytes);
+    else
+        *host_bytes = gvmi_buffer_host_bytes(object->buffer, len_bytes);
+    gvmi_object_leave(object);
+    return status;
+}

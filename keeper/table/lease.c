@@ -198,6 +198,44 @@ leave_table:
     return status;
 }
 
+/* *bytes grows by what its parts have on the host. */
+static gvm_status add_host_bytes(gvm_table *table, const gvm_table_data *data, uint64_t *bytes)
+{
+    gvmi_table_column *column = &table->columns[data->column];
+    gvm_status status = GVM_OK;
+
+    for (int part = 0; part < GVMI_PART_COUNT && status == GVM_OK; part++) {
+        uint64_t more = 0;
+
+        if (data->leases[part].mode != 0)
+            status = gvm_object_get_host_bytes(atomic_load(&column->areas[part]), &data->leases[part],
+                                               gvmi_table_part_bytes(&column->info, part), &more);
+        *bytes += more;
+    }
+    return status;
+}
+
+gvm_status gvm_table_get_host_bytes(gvm_table *handle, const gvm_table_data *data, uint64_t *host_bytes)
+{
+    GVMI_UNCANCELLED;
+    gvm_table *table;
+    uint64_t bytes = 0;
+    gvm_status status = gvmi_table_enter(handle, &table);
+
+    if (status != GVM_OK)
+        return status;
+    if (data == NULL || host_bytes == NULL)
+        status = gvm_error_set(GVM_E_INVALID, "data or host_bytes is NULL");
+    else if (!data->acquired || data->column >= table->info.columns)
+        status = gvm_error_set(GVM_E_INVALID, "there is no lease, or it was released already");
+    else
+        status = add_host_bytes(table, data, &bytes);
+    if (status == GVM_OK)
+        *host_bytes = bytes;
+    gvmi_table_leave(table);
+    return status;
+}
+
 static gvm_status release_all(gvm_table *handle, gvm_table_data *data, uint32_t count,
                               gvm_stream stream, bool async)
 {

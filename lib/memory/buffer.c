@@ -425,6 +425,19 @@ gvm_status gvm_buffer_get_info(gvm_buffer *handle, gvm_buffer_info *info)
     return GVM_OK;
 }
 
+uint64_t gvmi_buffer_host_bytes(gvm_buffer *buffer, uint64_t len_bytes)
+{
+    uint64_t start, bytes = 0;
+
+    gvmi_lock(&buffer->lock);
+    for (uint64_t i = 0;
+         buffer->host_bytes > 0 && (start = gvmi_chunk_start(buffer, i)) < len_bytes; i++)
+        if (buffer->chunks[i].tier == GVM_TIER_HOST)
+            bytes += gvmi_min(gvmi_chunk_start(buffer, i + 1), len_bytes) - start;
+    gvmi_unlock(&buffer->lock);
+    return bytes;
+}
+
 gvm_status gvm_buffer_get_tier(gvm_buffer *handle, uint64_t offset_bytes, gvm_tier *tier)
 {
     GVMI_UNCANCELLED;

@@ -248,6 +248,9 @@ gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_byt
 gvm_status gvmi_buffer_ready_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 uint64_t gvmi_buffer_run(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 
+/* How many of the first len_bytes bytes, which are reserved, are in host memory. */
+uint64_t gvmi_buffer_host_bytes(gvm_buffer *buffer, uint64_t len_bytes);
+
 /* What a program may do through writes: GVM_OK, GVM_E_SEALED or GVM_E_READONLY. */
 gvm_status gvmi_buffer_writable_locked(const gvm_buffer *buffer);
 

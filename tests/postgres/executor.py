@@ -344,6 +344,22 @@ class Budget:
                     records += client.records()
                 expect(sorted(key for _, key, _ in records), list(range(1, self.ROWS + 1)), "keys")
 
+    def columns_on_the_host_are_counted_by_explain(self, server):
+        rows, budget = 3600000, 128 << 20
+        server.sql(
+            "DROP FOREIGN TABLE IF EXISTS ft, filler; CREATE FOREIGN TABLE filler (a bigint, b bigint, c bigint, d bigint, e bigint) SERVER gstore_fdw;"
+            f" INSERT INTO filler SELECT i, i, i, i, i FROM generate_series(1, {rows}) i"
+        )
+        plan = (
+            "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0;"
+            " EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT {} FROM filler WHERE a > 0"
+        )
+        host = re.search("GPU Bytes on Host: ([0-9]+)", server.sql(plan.format("sum(b), sum(c), sum(d), sum(e)")))
+        expect(host is not None and 5 * 8 * rows - budget <= int(host[1]) <= 5 * 8 * rows, True, f"bytes: {host}")
+        server.sql("TRUNCATE filler; INSERT INTO filler SELECT i FROM generate_series(1, 10) i")
+        expect("on Host" in server.sql(plan.format("count(*)")), False, "bytes of a small table")
+        server.sql("DROP FOREIGN TABLE filler")
+
     def groups_beyond_the_budget_are_no_room_and_the_next_query_works(self, server):
         token = fill(server, self.ROWS)
         code = [op("LOAD", 0), op("GROUP", 1), *(aggregate(i, "COUNT_ROWS") for i in range(14))], 14

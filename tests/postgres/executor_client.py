@@ -54,7 +54,7 @@ Program = layout(
 )  # fmt: skip
 Span = layout("Span", at=U64, bytes=U64)
 Table = layout("Table", token=ctypes.c_char * N["GQUERY_TOKEN_BYTES"], rows=U64, store=U64, version=U64, dead=Span, deleted_at=U64, deleted_bytes=U64)
-Cost = layout("Cost", rows=U64, read_bytes=U64, kernel_ns=U64, total_ns=U64, scratch_bytes=U64)
+Cost = layout("Cost", rows=U64, read_bytes=U64, host_bytes=U64, kernel_ns=U64, total_ns=U64, scratch_bytes=U64)
 Distance = layout(
     "Distance", table=U32, number=U32, type=U32, elements=U32, metric=U32, stride=U32, count=U32, query_square=ctypes.c_double, query=Span,
 )  # fmt: skip

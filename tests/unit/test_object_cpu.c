@@ -128,6 +128,35 @@ static int pass_wrong_arguments(void *arg)
     return stop(&w);
 }
 
+static int ask_what_is_on_the_host(void *arg)
+{
+    const gvm_acquire_options once = {.struct_size = sizeof once, .hint = GVM_HINT_ONCE};
+    uint64_t evicted, bytes, before = 0;
+    gvm_lease lease;
+    fixture w;
+
+    (void)arg;
+    CHILD_EXPECT(start(&w, 0) == 0);
+    CHILD_EXPECT(gvm_object_acquire(w.view, GVM_LEASE_READ, &once, WAIT_MS, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_get_host_bytes(w.view, &lease, CHUNKS * CHUNK, &bytes) == GVM_OK &&
+                 bytes == 0);
+    CHILD_EXPECT(gvm_object_release(w.view, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_get_host_bytes(w.view, &lease, 0, &bytes) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_client_evict(w.owner, "/x", CHUNK, &evicted) == GVM_OK && evicted == CHUNK);
+    CHILD_EXPECT(gvm_object_acquire(w.view, GVM_LEASE_READ, &once, WAIT_MS, &lease) == GVM_OK);
+    for (uint64_t len = 0; len <= CHUNKS * CHUNK; len += CHUNK / 4) { /* of one whole chunk */
+        CHILD_EXPECT(gvm_object_get_host_bytes(w.view, &lease, len, &bytes) == GVM_OK);
+        CHILD_EXPECT(bytes == before || bytes == before + CHUNK / 4);
+        before = bytes;
+    }
+    CHILD_EXPECT(before == CHUNK);
+    CHILD_EXPECT(gvm_object_get_host_bytes(w.view, &lease, CHUNKS * CHUNK + 1, &bytes) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_object_get_host_bytes(w.view, NULL, 0, &bytes) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_object_get_host_bytes(w.view, &lease, 0, NULL) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_object_release(w.view, &lease) == GVM_OK);
+    return stop(&w);
+}
+
 static int copy_read_only(void *arg)
 {
     uint8_t byte = 7;
@@ -319,6 +348,7 @@ static int ask_wrongly_for_cpu(void *arg)
 }
 
 CHILD_TEST(copy_over_chunks_of_both_tiers_carries_each_byte, copy_pieces)
+CHILD_TEST(bytes_on_the_host_are_known_under_a_lease, ask_what_is_on_the_host)
 CHILD_TEST(copy_with_wrong_arguments_is_refused, pass_wrong_arguments)
 CHILD_TEST(copy_into_what_is_read_only_is_refused, copy_read_only)
 CHILD_TEST(copy_waits_for_leases_of_others, meet_leases)
@@ -332,6 +362,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copy_over_chunks_of_both_tiers_carries_each_byte),
+        cmocka_unit_test(bytes_on_the_host_are_known_under_a_lease),
         cmocka_unit_test(copy_with_wrong_arguments_is_refused),
         cmocka_unit_test(copy_into_what_is_read_only_is_refused),
         cmocka_unit_test(copy_waits_for_leases_of_others),

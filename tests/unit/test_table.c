@@ -518,6 +518,7 @@ static void handles_that_are_none_are_refused(void **state)
     gvm_table_info info = {.struct_size = sizeof info};
     gvm_table *none = (gvm_table *)(uintptr_t)4096, *out;
     gvm_table_data data = {0};
+    uint64_t bytes;
     uint32_t index = 0;
 
     (void)state;
@@ -528,6 +529,7 @@ static void handles_that_are_none_are_refused(void **state)
     assert_int_equal(gvm_table_find_column(none, "x", &index), GVM_E_FOREIGN);
     assert_int_equal(gvm_table_open_columns(none, &index, 1), GVM_E_FOREIGN);
     assert_int_equal(gvm_table_acquire(none, &index, 1, NULL, GVM_FOREVER, &data), GVM_E_FOREIGN);
+    assert_int_equal(gvm_table_get_host_bytes(none, &data, &bytes), GVM_E_FOREIGN);
     assert_int_equal(gvm_table_release(none, &data, 1), GVM_E_FOREIGN);
     gvm_table_detach(none);
     gvm_table_detach(NULL);
