@@ -30,6 +30,7 @@ PAGES = {
     "share.c": ("gvmem.1", "gvmem share"),
     "policy.c": ("gvmem-bench.1", "gvmem-bench policy"),
     "table.c": ("gvmem.1", "gvmem table"),
+    "map.c": ("gvmem.1", "gvmem map"),
     "top.c": ("gvmem.1", "gvmem top"),
 }
 

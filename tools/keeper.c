@@ -49,7 +49,7 @@ static snapshot_copy *take_snapshot(gvm_client **keeper)
 {
     snapshot_copy *snapshot = NULL;
 
-    if (keeper_ask(keeper, &snapshot) == GVM_OK)
+    if (keeper_ask(keeper, false, &snapshot) == GVM_OK)
         return snapshot;
     tool_fail("cannot ask the keeper");
     return NULL;

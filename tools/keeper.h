@@ -19,12 +19,12 @@ typedef struct keeper_options {
 /* A connection, or NULL with a complaint. */
 gvm_client *keeper_connect(const char *socket);
 
-/* A snapshot. A keeper that does not answer is waited for so long; then *keeper is NULL, as the
+/* A snapshot, with where chunks are if that is wanted. A keeper that does not answer is waited for so long; then *keeper is NULL, as the
  * connection is closed when the keeper responds again, or with this process.
  *
- * What snapshot_take() returns, and GVM_E_TIMEOUT. */
+ * What snapshot_take() and snapshot_take_chunks() return, and GVM_E_TIMEOUT. */
 #define KEEPER_ANSWER_S 10
-gvm_status keeper_ask(gvm_client **keeper, snapshot_copy **out);
+gvm_status keeper_ask(gvm_client **keeper, bool chunks, snapshot_copy **out);
 
 /* A pen on standard output, with the locale set up, that clips nothing. */
 text_pen keeper_pen(void);
@@ -39,6 +39,11 @@ int keeper_stop(const keeper_options *options);
 /* ---- a snapshot as text for people, from the snapshot alone */
 
 void keeper_text_status(text_pen *pen, const snapshot_copy *snapshot);
+
+/* The objects whose names begin with prefix by name, nameless ones first if they are wanted and the prefix is "". The caller frees the
+ * list. NULL, with a complaint: out of memory. */
+const gvm_object_info **keeper_select(const snapshot_copy *snapshot, const char *prefix,
+                                      bool nameless_too, size_t *count);
 
 /* The objects whose names begin with prefix, by name: the names alone, or a line of figures each,
  * then nameless ones too if the prefix is "". False, with a complaint: out of memory. */

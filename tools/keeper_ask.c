@@ -24,6 +24,7 @@ typedef struct question {
     snapshot_copy *snapshot;
     gvm_status status;
     gvm_error error;
+    bool chunks; /* where they are, too */
     bool done, given_up;
 } question;
 
@@ -40,6 +41,8 @@ static void *question_thread_main(void *arg)
     bool given_up;
 
     q->status = snapshot_take(q->keeper, &q->snapshot);
+    if (q->status == GVM_OK && q->chunks)
+        q->status = snapshot_take_chunks(q->keeper, q->snapshot);
     (void)gvm_error_last(&q->error);
     pthread_mutex_lock(&q->lock);
     q->done = true;
@@ -47,8 +50,7 @@ static void *question_thread_main(void *arg)
     pthread_cond_signal(&q->answered);
     pthread_mutex_unlock(&q->lock);
     if (given_up) { /* an answer came too late, or the connection ended */
-        if (q->status == GVM_OK)
-            snapshot_free(q->snapshot);
+        snapshot_free(q->snapshot);
         gvm_client_close(q->keeper);
         question_free(q);
     }
@@ -70,7 +72,7 @@ static bool await_answer(question *q)
     return done;
 }
 
-static question *question_new(gvm_client *keeper)
+static question *question_new(gvm_client *keeper, bool chunks)
 {
     question *q = calloc(1, sizeof *q);
 
@@ -79,12 +81,13 @@ static question *question_new(gvm_client *keeper)
     pthread_cond_init(&q->answered, NULL);
     pthread_mutex_init(&q->lock, NULL);
     q->keeper = keeper;
+    q->chunks = chunks;
     return q;
 }
 
-gvm_status keeper_ask(gvm_client **keeper, snapshot_copy **out)
+gvm_status keeper_ask(gvm_client **keeper, bool chunks, snapshot_copy **out)
 {
-    question *q = question_new(*keeper);
+    question *q = question_new(*keeper, chunks);
     pthread_t thread;
     gvm_status status;
 
@@ -101,10 +104,12 @@ gvm_status keeper_ask(gvm_client **keeper, snapshot_copy **out)
     }
     pthread_join(thread, NULL);
     status = q->status;
-    if (status == GVM_OK)
+    if (status == GVM_OK) {
         *out = q->snapshot;
-    else
+    } else {
+        snapshot_free(q->snapshot);
         gvm_error_restore(&q->error);
+    }
     question_free(q);
     return status;
 }

@@ -277,7 +277,7 @@ static pid_t keeper_pid(gvm_client **keeper)
     snapshot_copy *snapshot;
     uint64_t pid;
 
-    if (keeper_ask(keeper, &snapshot) != GVM_OK)
+    if (keeper_ask(keeper, false, &snapshot) != GVM_OK)
         return tool_fail("cannot ask the keeper"), 0;
     pid = snapshot->keeper.pid;
     snapshot_free(snapshot);

@@ -89,9 +89,8 @@ static int compare_names(const void *a, const void *b)
     return result != 0 ? result : x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* The listed objects by name. NULL, with a complaint: out of memory. */
-static const gvm_object_info **select_objects(const snapshot_copy *s, const char *prefix,
-                                              bool nameless_too, size_t *count)
+const gvm_object_info **keeper_select(const snapshot_copy *s, const char *prefix, bool nameless_too,
+                                      size_t *count)
 {
     const gvm_object_info **list = malloc((s->keeper.objects + 1) * sizeof *list);
 
@@ -150,7 +149,7 @@ static void print_details(text_pen *pen, const gvm_object_info *o)
 bool keeper_text_list(text_pen *pen, const snapshot_copy *s, const char *prefix, bool detailed)
 {
     size_t count;
-    const gvm_object_info **list = select_objects(s, prefix, detailed, &count);
+    const gvm_object_info **list = keeper_select(s, prefix, detailed, &count);
 
     if (list == NULL)
         return false;
@@ -173,7 +172,7 @@ bool keeper_text_list(text_pen *pen, const snapshot_copy *s, const char *prefix,
 bool keeper_json_list(FILE *out, const snapshot_copy *s, const char *prefix)
 {
     size_t count;
-    const gvm_object_info **list = select_objects(s, prefix, true, &count);
+    const gvm_object_info **list = keeper_select(s, prefix, true, &count);
     json j;
 
     if (list == NULL)

@@ -11,6 +11,7 @@ typedef struct snapshot_copy {
     const gvm_keeper_device_info *devices;
     const gvm_object_info *objects;
     const gvm_client_info *clients;
+    const uint8_t *const *chunks; /* of each object, GVM_CHUNK_… of snapshot_chunks() many; NULL: not asked for, or not known */
 } snapshot_copy;
 
 typedef struct snapshot_whole {
@@ -18,7 +19,15 @@ typedef struct snapshot_whole {
     gvm_keeper_device_info *devices;
     gvm_object_info *objects;
     gvm_client_info *clients;
+    uint8_t **chunks;
 } snapshot_whole;
+
+static inline uint64_t snapshot_chunks(const gvm_object_info *object)
+{
+    return object->chunk_bytes > 0
+               ? (object->size_bytes + object->chunk_bytes - 1) / object->chunk_bytes
+               : 0;
+}
 
 static inline gvm_status snapshot_copy_records(const gvm_snapshot *from, snapshot_whole *to)
 {
@@ -64,6 +73,9 @@ static inline void snapshot_free(snapshot_copy *snapshot)
 
     if (whole == NULL)
         return;
+    for (uint32_t i = 0; whole->chunks != NULL && i < whole->copy.keeper.objects; i++)
+        free(whole->chunks[i]);
+    free(whole->chunks);
     free(whole->devices);
     free(whole->objects);
     free(whole->clients);
@@ -87,6 +99,32 @@ static inline gvm_status snapshot_take(gvm_client *from, snapshot_copy **out)
     else
         snapshot_free((snapshot_copy *)whole);
     return status;
+}
+
+/* Where the chunks of its objects are by now, as far as they have names, and are there still: GVM_E_NOMEM, and what
+ * gvm_client_list_chunks() returns of the connection. */
+static inline gvm_status snapshot_take_chunks(gvm_client *from, snapshot_copy *snapshot)
+{
+    snapshot_whole *whole = (snapshot_whole *)snapshot;
+
+    whole->chunks = calloc(snapshot->keeper.objects + 1, sizeof whole->chunks[0]);
+    snapshot->chunks = (const uint8_t *const *)whole->chunks;
+    for (uint32_t i = 0; whole->chunks != NULL && i < snapshot->keeper.objects; i++) {
+        const gvm_object_info *object = &snapshot->objects[i];
+        const uint64_t count = snapshot_chunks(object);
+        uint64_t now;
+        gvm_status status;
+
+        if (object->name[0] == '\0')
+            continue;
+        whole->chunks[i] = calloc(count + 1, 1);
+        if (whole->chunks[i] == NULL)
+            return GVM_E_NOMEM;
+        status = gvm_client_list_chunks(from, object->name, 0, count, whole->chunks[i], &now);
+        if (status != GVM_OK && status != GVM_E_ABSENT && status != GVM_E_DENIED)
+            return status;
+    }
+    return whole->chunks != NULL ? GVM_OK : GVM_E_NOMEM;
 }
 
 #endif

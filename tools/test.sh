@@ -146,7 +146,7 @@ EOF
     end_helper
     ;;
 keeper-usage)
-    for arguments in 'keeper --help' 'keeper ls --help' 'keeper start --help' 'top --help'; do
+    for arguments in 'keeper --help' 'keeper ls --help' 'keeper start --help' 'top --help' 'map --help'; do
         # shellcheck disable=SC2086 # words
         expect 0 $arguments
         prints out '^usage: gvmem'
@@ -156,7 +156,8 @@ keeper-usage)
     for arguments in keeper 'keeper nonsense' 'keeper --json status' 'keeper status more' 'keeper status --long' \
         'keeper status -j -p' 'keeper stat' 'keeper stat /a /b' 'keeper evict' 'keeper evict /a 1M more' 'keeper drop' \
         'keeper drop /a --json' 'keeper stop -t 0' 'keeper quota 1 1G x' 'keeper start --nonsense' 'keeper ls --socket' \
-        'top more' 'top -d 0' 'top -d 1x' 'top -d nan' 'top -n -1' 'top -o size' 'top --nonsense'; do
+        'top more' 'top -d 0' 'top -d 1x' 'top -d nan' 'top -n -1' 'top -o size' 'top --nonsense' \
+        'map --svg --json' 'map /a /b' 'map --nonsense'; do
         # shellcheck disable=SC2086
         expect 2 $arguments
         prints err '^gvmem(-keeper)?: '
@@ -164,10 +165,18 @@ keeper-usage)
     done
     ;;
 render) # what is made of a made-up snapshot
-    for form in json top-json list-json; do
+    for form in json top-json list-json map-json; do
         "$3" $form >"$folder/$form" || fail "test_render $form"
         is_json "$folder/$form"
     done
+    "$3" map-svg >"$folder/map.svg" || fail 'test_render map-svg'
+    python3 - "$folder/map.svg" <<'EOF' || fail 'a picture'
+import sys, xml.etree.ElementTree as xml
+picture = xml.parse(sys.argv[1]).getroot()
+texts = [t.text for t in picture.iter('{http://www.w3.org/2000/svg}text')]
+assert '/quote"back\\slash' in texts and '/umlaut/äöü' in texts and '/no utf-8/??(' in texts, texts
+assert all(float(r.get('width')) > 0 for r in picture.iter('{http://www.w3.org/2000/svg}rect')), 'an empty rectangle'
+EOF
     for form in metrics no-metrics; do
         "$3" $form >"$folder/$form" || fail "test_render $form"
         is_metrics "$folder/$form"
@@ -227,6 +236,20 @@ keeper)
     [ "$(cat "$folder/out")" = '0 B moved to host memory' ] || fail 'leased memory was evicted'
     expect 1 keeper evict -s "$socket" /test/three
     prints err '^gvmem: cannot evict /test/three: '
+
+    expect 0 map -s "$socket"
+    prints out '^device 0: '
+    prints out '^/test/one +32\.0M +- +(\.|░)+$' # as the locale has it
+    prints out '^/test/two +8\.00M +R1 +(#|█)+$'
+    expect 0 map --socket "$socket" --json /test/t
+    python3 - "$folder/out" <<'EOF' || fail 'map --json'
+import json, sys
+(two,) = json.load(open(sys.argv[1]))
+assert two['name'] == '/test/two' and two['in_order'] and two['read_leases'] == 1, two
+assert two['runs'] == [{'first': 0, 'chunks': 8388608 // two['chunk_bytes'], 'state': 'device'}], two
+EOF
+    expect 0 map --socket "$socket" --svg
+    python3 -c "import sys, xml.etree.ElementTree as xml; xml.parse(sys.argv[1])" "$folder/out" || fail 'map --svg'
 
     expect 0 keeper trim -s "$socket" 0 16M
     expect 0 keeper trim -s "$socket" --json

@@ -18,6 +18,7 @@ int tool_info(int argc, char **argv);
 int tool_share(int argc, char **argv);
 int tool_keeper(int argc, char **argv);
 int tool_table(int argc, char **argv);
+int tool_map(int argc, char **argv);
 int tool_top(int argc, char **argv);
 
 /* The name before messages: "gvmem", unless main() says otherwise. */

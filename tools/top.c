@@ -61,7 +61,7 @@ static bool update_snapshot(top *t)
     if (t->keeper == NULL)
         status = gvm_client_connect(t->socket, &t->keeper);
     if (status == GVM_OK)
-        status = keeper_ask(&t->keeper, &now);
+        status = keeper_ask(&t->keeper, false, &now);
     if (status != GVM_OK) {
         tool_failure_text(t->problem, sizeof t->problem);
         forget_keeper(t);

@@ -536,6 +536,20 @@ GVM_API void gvm_snapshot_destroy(gvm_snapshot *snapshot);
 /* One object. GVM_E_INVALID  info is NULL or its struct_size is too small */
 GVM_API GVM_CHECKED gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info);
 
+/* Where a chunk of an object is. On the device and on the host: with the same bytes. */
+enum { GVM_CHUNK_DEVICE = 1, GVM_CHUNK_HOST = 2, GVM_CHUNK_MOVING = 4 };
+
+/* Where the chunks of a named object are, from the first one on, a byte with GVM_CHUNK_… each: capacity of them at most. *count is
+ * how many chunks there are from there on. The caller may read the object. Of more than some thousand chunks the parts of the list
+ * are of several moments.
+ *
+ * GVM_E_INVALID  name is malformed, count is NULL, or states is NULL and capacity is not 0
+ * GVM_E_ABSENT   there is no object of that name
+ * GVM_E_DENIED   it may not be read */
+GVM_API GVM_CHECKED gvm_status gvm_client_list_chunks(gvm_client *client, const char *name,
+                                                      uint64_t first, uint64_t capacity,
+                                                      uint8_t *states, uint64_t *count);
+
 /* ---- for the machine's administrator */
 
 /* Moves chunks of an object to host memory, at most size_bytes of them, in whole chunks

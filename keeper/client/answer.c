@@ -15,6 +15,7 @@ static gvmi_wire_type reply_to(gvmi_wire_type request)
     case GVMI_WIRE_GET_METADATA: return GVMI_WIRE_METADATA;
     case GVMI_WIRE_GET_INFO: return GVMI_WIRE_INFO;
     case GVMI_WIRE_SNAPSHOT: return GVMI_WIRE_SNAPSHOT_IS;
+    case GVMI_WIRE_LIST_CHUNKS: return GVMI_WIRE_CHUNK_STATES;
     default: return GVMI_WIRE_DONE;
     }
 }

@@ -441,6 +441,51 @@ gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
     return status == GVM_OK ? give(info, &full, sizeof full) : status;
 }
 
+static gvm_status list_chunks(gvm_client *client, const char *name, uint64_t first,
+                              uint64_t capacity, uint8_t *states, uint64_t *count)
+{
+    uint64_t done = 0;
+
+    do {
+        gvmi_wire_message message;
+        gvmi_client_request request = {0};
+        gvm_status status;
+
+        gvmi_wire_start(&message, GVMI_WIRE_LIST_CHUNKS, 0);
+        message.body.LIST_CHUNKS.value = first + done;
+        memcpy(message.body.LIST_CHUNKS.name, name, strlen(name));
+        status = gvmi_client_call(client, &message, &request);
+        if (status != GVM_OK)
+            return status;
+        *count = message.body.CHUNK_STATES.value > first ? message.body.CHUNK_STATES.value - first : 0;
+        if (message.head.tail_bytes == 0) /* the object has shrunk meanwhile, or there are none */
+            return GVM_OK;
+        if (capacity > 0)
+            memcpy(states + done, message.tail.bytes,
+                   gvmi_min(message.head.tail_bytes, capacity - done));
+        done += message.head.tail_bytes;
+    } while (done < gvmi_min(*count, capacity));
+    return GVM_OK;
+}
+
+gvm_status gvm_client_list_chunks(gvm_client *handle, const char *name, uint64_t first,
+                                  uint64_t capacity, uint8_t *states, uint64_t *count)
+{
+    GVMI_UNCANCELLED;
+    gvm_client *client;
+    gvm_status status = gvmi_wire_check_name(name);
+
+    if (status == GVM_OK && (count == NULL || (states == NULL && capacity > 0)))
+        status = gvm_error_set(GVM_E_INVALID, "states or count is NULL");
+    if (status == GVM_OK)
+        status = gvmi_client_enter(handle, &client);
+    if (status != GVM_OK)
+        return status;
+    status = list_chunks(client, name, first, capacity, states, count);
+    gvmi_client_leave(client);
+    return status;
+}
+
 /* ---- for administrators */
 
 /* Sends what a call comes to, if it was put together; *value, which may be NULL, is DONE's. */

@@ -236,6 +236,7 @@ static handler *const handlers[] = {
     [GVMI_WIRE_UNLINK] = gvmi_keep_unlink,
     [GVMI_WIRE_SHRINK] = gvmi_keep_shrink,
     [GVMI_WIRE_RESTRICT] = handle_restrict,
+    [GVMI_WIRE_LIST_CHUNKS] = gvmi_keep_list_chunks,
 };
 #define HANDLER_COUNT (sizeof handlers / sizeof handlers[0])
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "keeper/machine/state.h"
 
 /* ---- objects */
@@ -86,6 +87,39 @@ void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_me
     gvmi_keep_describe_object(m, opening->object, &reply.body.INFO.info);
     if (opening->chunk_limit != UINT32_MAX)
         limit_to_opening(opening, &reply.body.INFO.info);
+    (void)gvmi_keep_send(m, client, &reply, NULL);
+}
+
+static uint8_t chunk_state(const keep_chunk *chunk)
+{
+    const uint8_t state = chunk->where != GVM_TIER_DEVICE ? GVM_CHUNK_HOST
+                          : chunk->clean                  ? GVM_CHUNK_DEVICE | GVM_CHUNK_HOST
+                                                          : GVM_CHUNK_DEVICE;
+
+    return chunk->op == KEEP_OP_NONE ? state : state | GVM_CHUNK_MOVING;
+}
+
+void gvmi_keep_list_chunks(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_name_value *body = &message->body.LIST_CHUNKS;
+    const keep_object *object = gvmi_keep_find_made(m, body->name);
+    gvmi_wire_message reply;
+
+    if (object == NULL) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_ABSENT,
+                               "there is no object %s", GVMI_TEXT_NAME(body->name));
+        return;
+    }
+    if (!gvmi_keep_may(m, client, object, 4)) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
+                               "user %u may not read %s", client->who.uid, GVMI_TEXT_NAME(body->name));
+        return;
+    }
+    gvmi_wire_start(&reply, GVMI_WIRE_CHUNK_STATES, message->head.request);
+    reply.body.CHUNK_STATES.value = object->chunk_count;
+    for (uint64_t i = body->value;
+         i < object->chunk_count && reply.head.tail_bytes < GVMI_WIRE_TAIL_BYTES_MAX; i++)
+        reply.tail.bytes[reply.head.tail_bytes++] = chunk_state(&object->chunks[i]);
     (void)gvmi_keep_send(m, client, &reply, NULL);
 }
 

@@ -898,6 +898,7 @@ void gvmi_keep_serve(gvmi_machine *m, keep_object *object);
 
 /* ---- report.c */
 void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_list_chunks(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvmi_snapshot_object *info);
 void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvmi_snapshot_client *info);
 void gvmi_keep_describe_user(const gvmi_machine *m, const keep_user *user, gvmi_snapshot_user *info);

@@ -66,6 +66,7 @@
     X(UNLINK, 24, C, name, NONE, 0)            /* -> DONE */ \
     X(SHRINK, 25, C, grow, NONE, 0)            /* -> MAPs to all openings, DONE */ \
     X(RESTRICT, 26, C, none, NONE, 0)          /* before HELLO, too: from now on links alone -> DONE */ \
+    X(LIST_CHUNKS, 27, C, name_value, NONE, 0) /* value: the first one -> CHUNK_STATES */ \
     X(WELCOME, 64, K, welcome, NONE, 3)        /* fds: lease page, permit page, doorbell (eventfd) */ \
     X(OPENED, 65, K, opened, NONE, 0) \
     X(MAP, 66, K, map, CHUNKS, CHUNKS)         /* number 0; -> UNMAPPED, if need be; MAPPED */ \
@@ -74,7 +75,8 @@
     X(FAILED, 69, K, failed, NONE, 0) \
     X(METADATA, 70, K, none, BYTES, 0) \
     X(INFO, 71, K, info, NONE, 0) \
-    X(SNAPSHOT_IS, 72, K, value, NONE, 1)      /* value: bytes of the memfd -> SNAPSHOT_READ */
+    X(SNAPSHOT_IS, 72, K, value, NONE, 1)      /* value: bytes of the memfd -> SNAPSHOT_READ */ \
+    X(CHUNK_STATES, 73, K, value, BYTES, 0)    /* value: of so many; tail: GVM_CHUNK_..., a byte each */
 /* clang-format on */
 
 #define GVMI_WIRE_ENUMERATOR(name, value, from, body, tail, fds) GVMI_WIRE_##name = value,

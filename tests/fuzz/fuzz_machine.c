@@ -456,6 +456,11 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         m->body.EVICT.value = b != 0 ? (uint64_t)b * MIB / 2 : UINT64_MAX;
         put_name(m->body.EVICT.name, a);
         break;
+    case GVMI_WIRE_LIST_CHUNKS:
+        memset(&m->body.LIST_CHUNKS, 0, sizeof m->body.LIST_CHUNKS);
+        m->body.LIST_CHUNKS.value = b != 255 ? b : UINT64_MAX;
+        put_name(m->body.LIST_CHUNKS.name, a);
+        break;
     case GVMI_WIRE_TRIM: m->body.TRIM = (gvmi_wire_trim){a % 3, 0, b * MIB}; break;
     case GVMI_WIRE_SET_QUOTA:
         m->body.SET_QUOTA = (gvmi_wire_quota){a % 3, 0, b == 255 ? UINT64_MAX : b * MIB};

@@ -47,6 +47,7 @@ static void fill_client(gvmi_wire_message *m)
         break;
     case GVMI_WIRE_UNMAPPED: m->body.UNMAPPED = (gvmi_wire_unmapped){9, 0, 1ull << 40}; break;
     case GVMI_WIRE_EVICT: m->body.EVICT = (gvmi_wire_name_value){UINT64_MAX, "/cold"}; break;
+    case GVMI_WIRE_LIST_CHUNKS: m->body.LIST_CHUNKS = (gvmi_wire_name_value){4096, "/cold"}; break;
     case GVMI_WIRE_TRIM: m->body.TRIM = (gvmi_wire_trim){UINT32_MAX, 0, 77}; break;
     case GVMI_WIRE_SET_QUOTA: m->body.SET_QUOTA = (gvmi_wire_quota){1000, 0, UINT64_MAX}; break;
     case GVMI_WIRE_GET_METADATA:
@@ -111,6 +112,11 @@ static void fill_keeper(gvmi_wire_message *m)
     case GVMI_WIRE_SNAPSHOT_IS:
         m->body.SNAPSHOT_IS.value = 123456;
         m->head.fd_count = 1;
+        break;
+    case GVMI_WIRE_CHUNK_STATES:
+        m->body.CHUNK_STATES.value = 8;
+        m->head.tail_bytes = 3;
+        memcpy(m->tail.bytes, "\1\3\6", 3);
         break;
     default: abort(); /* a type without a sample */
     }

@@ -189,6 +189,7 @@ static void random_message(hostile *h, gvmi_wire_message *m)
         m->body.UNMAPPED.slot = slot;
         m->body.UNMAPPED.serial = 1 + below(h, 20);
         break;
+    case GVMI_WIRE_LIST_CHUNKS: /* the same layout */
     case GVMI_WIRE_EVICT:
         any_name(h, m->body.EVICT.name);
         m->body.EVICT.value = random_next(&h->seed) >> below(h, 64);

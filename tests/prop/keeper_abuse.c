@@ -54,7 +54,7 @@ static const gvmi_wire_type types[] = {
     GVMI_WIRE_ACQUIRE,      GVMI_WIRE_ACQUIRE,       GVMI_WIRE_TAKEN,    GVMI_WIRE_MAPPED,
     GVMI_WIRE_CLOSE,        GVMI_WIRE_CLOSE,         GVMI_WIRE_SNAPSHOT, GVMI_WIRE_GET_INFO,
     GVMI_WIRE_GET_METADATA, GVMI_WIRE_EVICT,         GVMI_WIRE_TRIM,     GVMI_WIRE_SET_QUOTA,
-    GVMI_WIRE_UNMAPPED,     GVMI_WIRE_SNAPSHOT_READ, GVMI_WIRE_SHRINK};
+    GVMI_WIRE_UNMAPPED,     GVMI_WIRE_SNAPSHOT_READ, GVMI_WIRE_SHRINK,   GVMI_WIRE_LIST_CHUNKS};
 
 static void fill_named(simulation *w, gvmi_wire_message *m)
 {
@@ -82,6 +82,7 @@ static void fill_named(simulation *w, gvmi_wire_message *m)
         strcpy(m->body.PUBLISH.name, name);
         break;
     case GVMI_WIRE_DROP: strcpy(m->body.DROP.name, name); break;
+    case GVMI_WIRE_LIST_CHUNKS: /* the same layout */
     case GVMI_WIRE_EVICT:
         m->body.EVICT.value = sim_random(w, 20 * MIB);
         strcpy(m->body.EVICT.name, name);

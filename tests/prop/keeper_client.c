@@ -435,14 +435,19 @@ static void begin_slot_request(simulation *w, process *p, thread *t, opening *o)
 static void begin_other_request(simulation *w, process *p, thread *t)
 {
     static const gvmi_wire_type types[] = {
-        GVMI_WIRE_EVICT, GVMI_WIRE_EVICT, GVMI_WIRE_EVICT, GVMI_WIRE_EVICT,     GVMI_WIRE_EVICT,
-        GVMI_WIRE_EVICT, GVMI_WIRE_DROP,  GVMI_WIRE_TRIM,  GVMI_WIRE_SET_QUOTA, GVMI_WIRE_SNAPSHOT};
-    gvmi_wire_message *m = sim_message(w, p, types[sim_random(w, 10)]);
+        GVMI_WIRE_EVICT,     GVMI_WIRE_EVICT,    GVMI_WIRE_EVICT,      GVMI_WIRE_EVICT,
+        GVMI_WIRE_EVICT,     GVMI_WIRE_EVICT,    GVMI_WIRE_DROP,       GVMI_WIRE_TRIM,
+        GVMI_WIRE_SET_QUOTA, GVMI_WIRE_SNAPSHOT, GVMI_WIRE_LIST_CHUNKS};
+    gvmi_wire_message *m = sim_message(w, p, types[sim_random(w, sizeof types / sizeof types[0])]);
 
     switch (m->head.type) {
     case GVMI_WIRE_EVICT:
         m->body.EVICT.value = sim_chance(w, 50) ? UINT64_MAX : sim_random(w, 6) * 2 * MIB;
         strcpy(m->body.EVICT.name, pick_name(w, true));
+        break;
+    case GVMI_WIRE_LIST_CHUNKS:
+        m->body.LIST_CHUNKS.value = sim_random(w, 3);
+        strcpy(m->body.LIST_CHUNKS.name, pick_name(w, true));
         break;
     case GVMI_WIRE_DROP: strcpy(m->body.DROP.name, pick_name(w, true)); break;
     case GVMI_WIRE_TRIM:

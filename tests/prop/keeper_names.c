@@ -312,7 +312,8 @@ static uint64_t judge_open(const simulation *w, const process *p, const request 
     return set;
 }
 
-static uint64_t judge_named(const simulation *w, const process *p, const char *text)
+/* reads: who may read it may do this; otherwise who owns it. */
+static uint64_t judge_named(const simulation *w, const process *p, const char *text, bool reads)
 {
     const int name = model_name_index(text);
     const presence there = presence_of(w, name);
@@ -320,7 +321,9 @@ static uint64_t judge_named(const simulation *w, const process *p, const char *t
 
     if (there == NAME_FREE)
         return ONE_OF(GVM_E_ABSENT) | (is_orphan(w, text) ? ONE_OF(GVM_OK) | ONE_OF(GVM_E_DENIED) : 0);
-    set = owns(w, p, w->names[name]) ? ONE_OF(GVM_OK) : ONE_OF(GVM_E_DENIED);
+    set = (reads ? model_may(w, p, w->names[name], 4) : owns(w, p, w->names[name]))
+              ? ONE_OF(GVM_OK)
+              : ONE_OF(GVM_E_DENIED);
     if (there == NAME_OF_ENDED)
         set |= ONE_OF(GVM_E_ABSENT) | (is_orphan(w, text) ? ONE_OF(GVM_OK) | ONE_OF(GVM_E_DENIED) : 0);
     return set;
@@ -456,10 +459,11 @@ static uint64_t judge(const simulation *w, const process *p, const request *r)
     switch (r->type) {
     case GVMI_WIRE_CREATE: return judge_create(w, p, r);
     case GVMI_WIRE_OPEN: return judge_open(w, p, r) | judge_held(w, p->who.uid);
-    case GVMI_WIRE_DROP: return judge_named(w, p, m->body.DROP.name);
+    case GVMI_WIRE_DROP: return judge_named(w, p, m->body.DROP.name, false);
+    case GVMI_WIRE_LIST_CHUNKS: return judge_named(w, p, m->body.LIST_CHUNKS.name, true);
     case GVMI_WIRE_EVICT:
         /* When the host budget is short of it is not worked out here. */
-        return judge_named(w, p, m->body.EVICT.name) | ONE_OF(GVM_E_NOMEM) |
+        return judge_named(w, p, m->body.EVICT.name, false) | ONE_OF(GVM_E_NOMEM) |
                (w->jobs_fail ? ONE_OF(GVM_E_LIMIT) | ONE_OF(GVM_E_DRIVER) : 0);
     case GVMI_WIRE_TRIM:
         if (!model_privileged(w, p) || m->body.TRIM.device >= w->config.device_count)
@@ -942,6 +946,7 @@ static uint16_t reply_type(uint16_t type)
     case GVMI_WIRE_ACQUIRE: return GVMI_WIRE_GRANTED;
     case GVMI_WIRE_SNAPSHOT: return GVMI_WIRE_SNAPSHOT_IS;
     case GVMI_WIRE_GET_INFO: return GVMI_WIRE_INFO;
+    case GVMI_WIRE_LIST_CHUNKS: return GVMI_WIRE_CHUNK_STATES;
     default: return GVMI_WIRE_DONE;
     }
 }

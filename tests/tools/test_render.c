@@ -3,7 +3,7 @@
  *
  * usage: test_render          the checks, as TAP
  *        test_render FORM     one rendering to standard output: json, top-json, list-json, metrics,
- *                             no-metrics, top, screen, status, list or stat
+ *                             no-metrics, top, screen, status, list, stat, map, map-svg or map-json
  */
 #include <locale.h>
 #include <math.h>
@@ -17,6 +17,7 @@
 #include "tests/tools/test_sample.h"
 #include "tools/keeper.h"
 #include "tools/keeper_fields.h"
+#include "tools/map_view.h"
 #include "tools/top_view.h"
 
 static bool good;
@@ -467,6 +468,89 @@ static void test_tables(void)
     print_test_result("lists_let_no_control_character_through");
 }
 
+/* Objects of all sizes, with and without names and lists of chunks, at any width. */
+static void test_map_limits(void)
+{
+    static const unsigned widths[] = {1, 10, 28, 44, 45, 46, 53, 54, 80, 200, TEXT_UNLIMITED};
+    picture p;
+
+    make_picture(&p, SAMPLE_OBJECTS, SAMPLE_CLIENTS);
+    p.now.objects[9].size_bytes = p.now.objects[9].dirty_bytes = p.now.objects[9].device_bytes = 0;
+    for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++)
+        for (unsigned flags = 0; flags < 4; flags++) {
+            text_pen pen = {
+                .width = widths[w], .lines_max = TEXT_UNLIMITED, .color = flags & 1, .utf8 = flags & 2};
+            char what[64], *text = NULL;
+            size_t len;
+
+            pen.out = open_memstream(&text, &len);
+            if (pen.out == NULL)
+                exit(1);
+            expect_true(map_text(&pen, &p.now.snapshot, ""), "no map");
+            fclose(pen.out);
+            snprintf(what, sizeof what, "map of width %u, flags %u", widths[w], flags);
+            check_text(text, &pen, what);
+            expect_true(pen.line > SAMPLE_OBJECTS + SAMPLE_DEVICES &&
+                            (widths[w] < 50 || strstr(text, "being moved") != NULL),
+                        "%s: %u lines", what, pen.line);
+            free(text);
+        }
+    top_rates_clear(&p.rates);
+    print_test_result("map_of_any_width_is_kept_to");
+}
+
+static void expect_line(const snapshot_copy *s, const text_pen *form, const char *wanted)
+{
+    text_pen pen = *form;
+    char *text = NULL;
+    size_t len;
+
+    pen.out = open_memstream(&text, &len);
+    if (pen.out == NULL)
+        exit(1);
+    expect_true(map_text(&pen, s, ""), "no map");
+    fclose(pen.out);
+    expect_true(strstr(text, wanted) != NULL, "no line \"%s\" in\n%s", wanted, text);
+    free(text);
+}
+
+/* Each cell has what most of its chunks have; the bars' lengths are to each other as the objects' sizes. */
+static void test_map_cells(void)
+{
+    enum {
+        D = GVM_CHUNK_DEVICE,
+        B = GVM_CHUNK_DEVICE | GVM_CHUNK_HOST,
+        H = GVM_CHUNK_HOST,
+        M = GVM_CHUNK_MOVING
+    };
+
+    static const uint8_t first[16] = {D, D, D, H, H, H, B, B, B, B, H, B, D | M, B | M, H, H | M};
+    static const uint8_t second[4] = {H, D, B, 0}; /* the last one has gone meanwhile */
+    static const uint8_t *const chunks[] = {first, second, NULL};
+    const gvm_object_info objects[] = {
+        {.name = "/a", .size_bytes = 16 * 4096, .chunk_bytes = 4096, .read_leases = 2},
+        {.name = "/b", .size_bytes = 4 * 4096 - 1, .chunk_bytes = 4096, .host_bytes = 4096, .write_leases = 1},
+        {.id = 7,
+         .size_bytes = 8 * 4096,
+         .chunk_bytes = 4096,
+         .dirty_bytes = 4 * 4096,
+         .device_bytes = 6 * 4096},
+    };
+    const gvm_keeper_device_info device = {.budget_bytes = 1 << 20, .name = "a GPU"};
+    const snapshot_copy s = {.keeper = {.devices = 1, .objects = 3},
+                             .devices = &device,
+                             .objects = objects,
+                             .chunks = chunks};
+    text_pen pen = {.width = 45 + 16, .lines_max = TEXT_UNLIMITED};
+
+    expect_line(&s, &pen, "/a                            64.0K      R2  ###...====.=~~.~\n");
+    expect_line(&s, &pen, "/b                            16.0K       W  .#=.\n");
+    expect_line(&s, &pen, "(nameless 7)                  32.0K       -  ####==..\n");
+    pen.width = 45 + 8;
+    expect_line(&s, &pen, "R2  ##.===~.\n"); /* of two states, that which the legend has first */
+    print_test_result("map_has_in_each_cell_what_most_chunks_have");
+}
+
 /* ---- renderings for other programs to check */
 
 static int print_form(const char *form)
@@ -498,6 +582,13 @@ static int print_form(const char *form)
         keeper_text_list(&pen, &p.now.snapshot, "", true);
     } else if (strcmp(form, "stat") == 0) {
         keeper_text_object(&pen, &p.now.objects[9]);
+    } else if (strcmp(form, "map") == 0) {
+        pen.color = true;
+        map_text(&pen, &p.now.snapshot, "");
+    } else if (strcmp(form, "map-svg") == 0) {
+        map_svg(stdout, &p.now.snapshot, "");
+    } else if (strcmp(form, "map-json") == 0) {
+        map_json(stdout, &p.now.snapshot, "/s");
     } else {
         return tool_error("no form \"%s\"", form);
     }
@@ -522,5 +613,7 @@ int main(int argc, char **argv)
     test_rates();
     test_numbers();
     test_tables();
+    test_map_limits();
+    test_map_cells();
     return tap_finish();
 }

@@ -235,6 +235,59 @@ static void evicted_object_stays_out_until_acquired(void **state)
     end_fixture(&w);
 }
 
+static gvm_status list_chunks(fixture *w, actor *a, const char *name, uint64_t first)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_LIST_CHUNKS, 22);
+    strcpy(m.body.LIST_CHUNKS.name, name);
+    m.body.LIST_CHUNKS.value = first;
+    say(w, a, &m);
+    return reply_status(a);
+}
+
+static void chunks_are_listed_by_where_they_are(void **state)
+{
+    static const uint8_t on_device[] = {GVM_CHUNK_DEVICE, GVM_CHUNK_DEVICE, GVM_CHUNK_DEVICE},
+                         evicted[] = {GVM_CHUNK_DEVICE, GVM_CHUNK_DEVICE, GVM_CHUNK_HOST},
+                         back[] = {GVM_CHUNK_DEVICE, GVM_CHUNK_DEVICE,
+                                   GVM_CHUNK_DEVICE | GVM_CHUNK_HOST};
+    fixture w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_fixture(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create(&w, a, "/x", 3, 0600, &slot), GVM_OK);
+    assert_int_equal(list_chunks(&w, b, "/x", 0), GVM_E_DENIED);
+    assert_int_equal(list_chunks(&w, a, "/y", 0), GVM_E_ABSENT);
+    for (int i = 0; i < 3; i++) {
+        const uint8_t *wanted = i == 0 ? on_device : i == 1 ? evicted : back;
+
+        assert_int_equal(list_chunks(&w, a, "/x", 0), GVM_OK);
+        assert_int_equal(last(a)->head.type, GVMI_WIRE_CHUNK_STATES);
+        assert_int_equal(last(a)->body.CHUNK_STATES.value, 3);
+        assert_int_equal(last(a)->head.tail_bytes, 3);
+        assert_memory_equal(last(a)->tail.bytes, wanted, 3);
+        assert_int_equal(list_chunks(&w, a, "/x", 2), GVM_OK);
+        assert_int_equal(last(a)->head.tail_bytes, 1);
+        assert_int_equal(last(a)->tail.bytes[0], wanted[2]);
+        if (i == 0)
+            begin_evict_bytes(&w, a, "/x", CHUNK);
+        if (i == 1) {
+            acquire(&w, a, slot, GVM_LEASE_READ); /* brings it back */
+            give(&w, a, slot, GVM_LEASE_READ);
+            tick(&w, 200);
+        }
+    }
+    assert_int_equal(list_chunks(&w, a, "/x", UINT64_MAX), GVM_OK);
+    assert_int_equal(last(a)->head.tail_bytes, 0);
+    assert_int_equal(last(a)->body.CHUNK_STATES.value, 3);
+    end_fixture(&w);
+}
+
 /* Neither a lease that the keeper grants nor one of the fast path, which it notices later. */
 static void evicted_object_stays_out_when_acquired_once(void **state)
 {
@@ -869,6 +922,7 @@ int main(void)
         cmocka_unit_test(try_against_lease_times_out_at_once),
         cmocka_unit_test(leased_object_is_not_moved),
         cmocka_unit_test(evicted_object_stays_out_until_acquired),
+        cmocka_unit_test(chunks_are_listed_by_where_they_are),
         cmocka_unit_test(evicted_object_stays_out_when_acquired_once),
         cmocka_unit_test(rest_of_an_evicted_object_gives_room_to_others),
         cmocka_unit_test(untracked_object_has_no_clean_copies),

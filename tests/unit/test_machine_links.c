@@ -98,16 +98,16 @@ static gvm_status restrict_client(fixture *w, actor *a)
 /* What is on no slot. */
 static void expect_restricted(fixture *w, actor *a)
 {
-    static const gvmi_wire_type denied[] = {GVMI_WIRE_CREATE, GVMI_WIRE_DROP, GVMI_WIRE_SNAPSHOT,
-                                            GVMI_WIRE_EVICT,  GVMI_WIRE_TRIM, GVMI_WIRE_SET_QUOTA,
-                                            GVMI_WIRE_UNLINK};
+    static const gvmi_wire_type denied[] = {
+        GVMI_WIRE_CREATE, GVMI_WIRE_DROP,      GVMI_WIRE_SNAPSHOT, GVMI_WIRE_EVICT,
+        GVMI_WIRE_TRIM,   GVMI_WIRE_SET_QUOTA, GVMI_WIRE_UNLINK,   GVMI_WIRE_LIST_CHUNKS};
     gvmi_wire_message m;
 
     for (size_t i = 0; i < sizeof denied / sizeof denied[0]; i++) {
         gvmi_wire_start(&m, denied[i], 21);
         if (denied[i] == GVMI_WIRE_DROP || denied[i] == GVMI_WIRE_UNLINK)
             strcpy(m.body.DROP.name, "/x");
-        if (denied[i] == GVMI_WIRE_EVICT)
+        if (denied[i] == GVMI_WIRE_EVICT || denied[i] == GVMI_WIRE_LIST_CHUNKS)
             strcpy(m.body.EVICT.name, "/x");
         say(w, a, &m);
         assert_int_equal(reply_status(a), GVM_E_DENIED);

@@ -639,6 +639,7 @@ static const struct {
     {GVMI_WIRE_LINK, HEAD + offsetof(gvmi_wire_link, name), false},
     {GVMI_WIRE_UNLINK, HEAD + offsetof(gvmi_wire_name, name), false},
     {GVMI_WIRE_EVICT, HEAD + offsetof(gvmi_wire_name_value, name), false},
+    {GVMI_WIRE_LIST_CHUNKS, HEAD + offsetof(gvmi_wire_name_value, name), false},
     {GVMI_WIRE_INFO, HEAD + offsetof(gvmi_snapshot_object, name), true},
 };
 
