@@ -128,9 +128,10 @@ static void end_schema(PyObject *capsule)
     free(schema);
 }
 
+/* Of an arrow_device_array too, whose first member is the array. */
 static void end_array(PyObject *capsule)
 {
-    arrow_array *array = PyCapsule_GetPointer(capsule, "arrow_array");
+    arrow_array *array = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule));
     PyObject *type, *value, *trace;
 
     PyErr_Fetch(&type, &value, &trace);
@@ -344,19 +345,7 @@ static bool write_array(arrow_array *array, PyObject *node, hold *lease)
     return true;
 }
 
-static void end_device_array(PyObject *capsule)
-{
-    arrow_device_array *array = PyCapsule_GetPointer(capsule, "arrow_device_array");
-    PyObject *type, *value, *trace;
-
-    PyErr_Fetch(&type, &value, &trace);
-    if (array->array.release != NULL)
-        array->array.release(&array->array);
-    PyErr_Restore(type, value, trace);
-    free(array);
-}
-
-/* arrow_schema_of(node): its schema, as a capsule */
+/* arrow_make_schema(node): its schema, as a capsule */
 PyObject *arrow_make_schema(PyObject *Py_UNUSED(module), PyObject *node)
 {
     arrow_schema *schema = calloc(1, sizeof *schema);
@@ -395,7 +384,7 @@ PyObject *arrow_export(PyObject *Py_UNUSED(module), PyObject *arguments)
     device->device_type = hold_is_on_cpu(lease) ? DL_CPU : DL_CUDA; /* as Arrow numbers them, too */
     device->device_id = hold_is_on_cpu(lease) ? -1 : lease->owner->ordinal;
     if (write_array(&device->array, node, lease)) {
-        result = with_device ? PyCapsule_New(device, "arrow_device_array", end_device_array)
+        result = with_device ? PyCapsule_New(device, "arrow_device_array", end_array)
                              : PyCapsule_New(&device->array, "arrow_array", end_array);
         if (result == NULL)
             device->array.release(&device->array);

@@ -18,23 +18,18 @@ PyObject *heap_create(PyObject *Py_UNUSED(module), PyObject *arguments)
                           get_u64, &options.shelf_bytes, get_u32, &options.decay_ms))
         return NULL;
     options.kind = (gvm_heap_kind)kind;
-    h = (handle *)handle_new(KIND_HEAP, NULL);
+    h = local_new(KIND_HEAP, ordinal);
     if (h == NULL)
         return NULL;
-    if (!local_open(h, ordinal))
-        goto fail;
     WITHOUT_GIL(status = gvm_heap_create(h->device, &options, &h->of.heap));
     if (status != GVM_OK) {
         raise_status();
-        goto fail;
+        Py_DECREF((PyObject *)h);
+        return NULL;
     }
     h->ended = false;
     h->cpu = options.kind != GVM_HEAP_DEVICE;
     return (PyObject *)h;
-
-fail:
-    Py_DECREF((PyObject *)h);
-    return NULL;
 }
 
 /* ---- blocks */
@@ -135,22 +130,14 @@ static PyObject *resize(PyObject *self, PyObject *arguments)
 {
     handle *block = (handle *)self;
     uint64_t size_bytes;
-    gvm_status status = GVM_OK;
+    PyObject *result;
 
     if (!PyArg_ParseTuple(arguments, "O&", get_u64, &size_bytes))
         return NULL;
-    if (!local_check_unchanged(block) ||
-        !local_begin_change(block, size_bytes, UINT64_MAX, GVM_LEASE_READ))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    if (size_bytes < block->bytes)
-        status = gvm_device_synchronize(block->device);
-    if (status == GVM_OK)
-        status = gvm_heap_resize(block->parent->of.heap, block->address, (size_t)size_bytes);
-    Py_END_ALLOW_THREADS;
-    if (status == GVM_OK)
-        block->bytes = size_bytes;
-    return local_end_change(block, status);
+    CHANGE_HANDLE(result, block, size_bytes, UINT64_MAX, GVM_LEASE_READ, size_bytes < block->bytes,
+                  gvm_heap_resize(block->parent->of.heap, block->address, (size_t)size_bytes),
+                  (block->bytes = size_bytes, Py_NewRef(Py_None)));
+    return result;
 }
 
 static gvm_status find_room(handle *block, uint64_t offset, uint64_t *bytes, bool *Py_UNUSED(readonly))

@@ -168,11 +168,9 @@ PyObject *table_attach(PyObject *module, PyObject *arguments);
 typedef gvm_status local_room(handle *h, uint64_t offset, uint64_t *bytes, bool *readonly);
 PyObject *local_array(handle *h, PyObject *arguments, local_room *find);
 bool local_begin_change(handle *h, uint64_t first, uint64_t end, uint32_t mode);
-PyObject *local_end_change(handle *h, gvm_status status);
 typedef gvm_status local_granter(handle *h, gvm_device *peer, gvm_access access);
 PyObject *local_grant(handle *h, PyObject *arguments, local_granter *grant);
-bool local_check_unchanged(const handle *h);
-bool local_open(handle *h, int32_t ordinal);
+handle *local_new(handle_kind kind, int32_t ordinal);
 
 /* buffer.c, vector.c, heap.c */
 extern PyMethodDef buffer_methods[], vector_methods[], heap_methods[], block_methods[];
@@ -237,6 +235,26 @@ PyObject *arrow_stream_next(PyObject *module, PyObject *capsule);
         if (handle_use(h)) { \
             WITHOUT_GIL(call_status = (call)); \
             (result) = call_status == GVM_OK ? (value) : raise_status(); \
+            handle_unuse(h); \
+        } \
+    } while (0)
+
+/* The same for a call that takes memory or rights away: local_begin_change() has the range and the mode. wait: whether work of
+ * this process that may use what is changed has to be over before. */
+#define CHANGE_HANDLE(result, h, first, end, mode, wait, call, value) \
+    do { \
+        gvm_status call_status = GVM_OK; \
+\
+        (result) = NULL; \
+        if (local_begin_change(h, first, end, mode)) { \
+            Py_BEGIN_ALLOW_THREADS; \
+            if (wait) \
+                call_status = gvm_device_synchronize((h)->device); \
+            if (call_status == GVM_OK) \
+                call_status = (call); \
+            Py_END_ALLOW_THREADS; \
+            (result) = call_status == GVM_OK ? (value) : raise_status(); \
+            (h)->changing--; \
             handle_unuse(h); \
         } \
     } while (0)
