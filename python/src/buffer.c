@@ -182,20 +182,24 @@ static PyObject *copy(PyObject *self, PyObject *arguments)
     handle *h = (handle *)self, *source;
     uint64_t offset_bytes, source_bytes, len_bytes;
     stream_argument stream = {false, NULL};
-    PyObject *result;
+    PyObject *result = NULL;
+    gvm_status status;
 
     if (!PyArg_ParseTuple(arguments, "O&O!O&O&O&", get_u64, &offset_bytes, handle_types[KIND_BUFFER],
                           &source, get_u64, &source_bytes, get_u64, &len_bytes, get_stream, &stream))
         return NULL;
-    if (!handle_use(source))
+    if (!local_begin_work(source, stream.given))
         return NULL;
-    CALL_HANDLE(result, h,
-                stream.given ? gvm_buffer_copy_async(h->of.buffer, offset_bytes, source->of.buffer,
-                                                     source_bytes, len_bytes, stream.stream)
-                             : gvm_buffer_copy(h->of.buffer, offset_bytes, source->of.buffer,
-                                               source_bytes, len_bytes),
-                Py_NewRef(Py_None));
-    handle_unuse(source);
+    if (local_begin_work(h, stream.given)) {
+        WITHOUT_GIL(status = stream.given
+                                 ? gvm_buffer_copy_async(h->of.buffer, offset_bytes, source->of.buffer,
+                                                         source_bytes, len_bytes, stream.stream)
+                                 : gvm_buffer_copy(h->of.buffer, offset_bytes, source->of.buffer,
+                                                   source_bytes, len_bytes));
+        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
+        local_end_work(h, stream.given);
+    }
+    local_end_work(source, stream.given);
     return result;
 }
 
@@ -204,18 +208,22 @@ static PyObject *fill(PyObject *self, PyObject *arguments)
     handle *h = (handle *)self;
     uint64_t offset_bytes, len_bytes;
     stream_argument stream = {false, NULL};
+    PyObject *result = NULL;
     Py_buffer pattern;
-    PyObject *result;
+    gvm_status status;
 
     if (!PyArg_ParseTuple(arguments, "O&O&y*O&", get_u64, &offset_bytes, get_u64, &len_bytes,
                           &pattern, get_stream, &stream))
         return NULL;
-    CALL_HANDLE(result, h,
-                stream.given ? gvm_buffer_fill_async(h->of.buffer, offset_bytes, len_bytes,
-                                                     pattern.buf, (size_t)pattern.len, stream.stream)
-                             : gvm_buffer_fill(h->of.buffer, offset_bytes, len_bytes, pattern.buf,
-                                               (size_t)pattern.len),
-                Py_NewRef(Py_None));
+    if (local_begin_work(h, stream.given)) {
+        WITHOUT_GIL(status = stream.given ? gvm_buffer_fill_async(h->of.buffer, offset_bytes,
+                                                                  len_bytes, pattern.buf,
+                                                                  (size_t)pattern.len, stream.stream)
+                                          : gvm_buffer_fill(h->of.buffer, offset_bytes, len_bytes,
+                                                            pattern.buf, (size_t)pattern.len));
+        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
+        local_end_work(h, stream.given);
+    }
     PyBuffer_Release(&pattern);
     return result;
 }

@@ -28,6 +28,22 @@ static bool check_unchanged(const handle *h)
     return false;
 }
 
+/* Before a copy or fill, which is queued if it has a stream. Those are not made while something is taken away, which may have
+ * waited for queued work already. The library itself has others before it or behind it. */
+bool local_begin_work(handle *h, bool queued)
+{
+    if ((queued && !check_unchanged(h)) || !handle_use(h))
+        return false;
+    h->queueing += queued;
+    return true;
+}
+
+void local_end_work(handle *h, bool queued)
+{
+    h->queueing -= queued;
+    handle_unuse(h);
+}
+
 /* arguments: (offset, element type, shape or None, stream or None, whether it is to be read-only). find says how many bytes
  * there are from the offset on. */
 PyObject *local_array(handle *h, PyObject *arguments, local_room *find)
@@ -81,10 +97,14 @@ end:
 }
 
 /* Before [first, end) loses its memory (mode GVM_LEASE_READ) or is only read from then on (GVM_LEASE_WRITE): false, with the
- * exception set, if an array has some of it. Changes of a buffer may run side by side, as the library has them one after the
- * other; those of a vector or a block may not, as what they take away depends on its length. */
+ * exception set, if an array has some of it, or work is being queued. Changes of a buffer may run side by side, as the library
+ * has them one after the other; those of a vector or a block may not, as what they take away depends on its length. */
 bool local_begin_change(handle *h, uint64_t first, uint64_t end, uint32_t mode)
 {
+    if (h->queueing > 0) {
+        PyErr_SetString(PyExc_BufferError, "another thread queues a copy or fill just now");
+        return false;
+    }
     if ((h->kind != KIND_BUFFER && !check_unchanged(h)) || !handle_use(h))
         return false;
     for (const hold *lease = h->holds; lease != NULL; lease = lease->next) {

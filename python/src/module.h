@@ -70,7 +70,8 @@ struct handle {
     uint64_t bytes;         /* behind which there are none */
     uint64_t elem_bytes;    /* of a vector */
     stream_argument stream; /* of a block: behind whose work it is freed */
-    unsigned changing; /* calls under way that take memory or rights away: no arrays are made */
+    unsigned changing; /* calls under way that take memory or rights away: no arrays are made, and no work is queued */
+    unsigned queueing; /* calls under way that queue work: nothing is taken away */
     bool cpu;          /* the CPU may use its memory, wherever that is */
     bool software;     /* a software GPU's: the CPU may use what a lease lends */
     bool readonly;     /* it was opened so */
@@ -167,6 +168,8 @@ PyObject *table_attach(PyObject *module, PyObject *arguments);
 /* local.c */
 typedef gvm_status local_room(handle *h, uint64_t offset, uint64_t *bytes, bool *readonly);
 PyObject *local_array(handle *h, PyObject *arguments, local_room *find);
+bool local_begin_work(handle *h, bool queued);
+void local_end_work(handle *h, bool queued);
 bool local_begin_change(handle *h, uint64_t first, uint64_t end, uint32_t mode);
 typedef gvm_status local_granter(handle *h, gvm_device *peer, gvm_access access);
 PyObject *local_grant(handle *h, PyObject *arguments, local_granter *grant);
