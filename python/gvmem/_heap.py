@@ -22,7 +22,8 @@ def _option(size: Optional[int]) -> int:
 class Block(Bytes):
     """Memory of a heap: heap.alloc(size). Freed by close(), by `with`, or with its last reference, once no array of it is left.
 
-    len(block) is its size; block[a:b] is an array of bytes.
+    len(block) is its size; block[a:b] is an array of bytes. Arrays of a block with a stream are ordered behind the work of that
+    stream, or of the one that array() is given.
     """
 
     __slots__ = ()
@@ -55,8 +56,9 @@ class Block(Bytes):
         self._handle.resize(size)
 
     def close(self, stream: Any = None) -> None:
-        """Frees it; twice is nothing. Waits for all work of this process on the GPU, unless a stream is given, here or to
-        alloc(): then the memory is used again behind the work of that stream."""
+        """Frees it; twice is nothing. With a stream, behind the work of that stream: all use of the block must be on it, or
+        ordered before. Without one it waits for all work of this process on the GPU, unless alloc() had a stream, and nothing has
+        consumed an array of the block: then it is freed behind the work of that."""
         self._handle.close(stream_number(stream))
 
 
@@ -92,8 +94,8 @@ class Heap(Memory):
     def alloc(self, size: int, *, stream: Any = None, tag: Optional[str] = None) -> Block:
         """A block of size bytes, whose contents are not defined.
 
-        stream: only work of that stream, or ordered behind it, uses the block. tag: what it is for, in blocks() and usage();
-        each text is kept for ever.
+        stream: only work of that stream, or ordered behind it, uses the block, as consumers of its arrays are. tag: what it
+        is for, in blocks() and usage(); each text is kept for ever.
         """
         return Block(self._handle.alloc(size, tag, stream_number(stream)))
 

@@ -100,13 +100,16 @@ end:
     return (PyObject *)block;
 }
 
-/* Frees a block, in a thread without the GIL. Without a stream work of this process on the GPU is over before. */
+/* Frees a block, in a thread without the GIL. Only work of its stream, or ordered behind it, uses the block; but what has consumed
+ * an array of it may have used other streams. Without a stream all work of this process on the GPU is over before. */
 void heap_free_block(handle *block, gvm_device *device)
 {
+    const stream_argument stream = block->ending.given || block->consumed ? block->ending
+                                                                          : block->stream;
     gvm_heap *heap = block->parent->of.heap;
     gvm_status status;
 
-    if (block->stream.given && gvm_heap_free_async(heap, block->address, block->stream.stream) == GVM_OK)
+    if (stream.given && gvm_heap_free_async(heap, block->address, stream.stream) == GVM_OK)
         return;
     status = gvm_device_synchronize(device);
     status = gvm_heap_free(heap, block->address); /* in a child by fork it is unknown */
@@ -122,7 +125,7 @@ static PyObject *close_block(PyObject *self, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "O&", get_stream, &stream))
         return NULL;
     if (stream.given && !block->closed)
-        block->stream = stream;
+        block->ending = stream;
     return handle_close(self, NULL);
 }
 
@@ -297,6 +300,22 @@ static PyObject *set_limit(PyObject *self, PyObject *arguments)
     return result;
 }
 
+/* Its work is over, and it may be destroyed: no block, and no array of one, is ordered behind it any more. */
+static PyObject *forget_stream(handle *heap, gvm_stream stream)
+{
+    for (handle *block = heap->first; block != NULL; block = block->next) {
+        if (block->ending.stream == stream)
+            block->ending.given = false;
+        if (!block->stream.given || block->stream.stream != stream)
+            continue;
+        block->stream.given = false;
+        for (hold *lease = block->holds; lease != NULL; lease = lease->next)
+            if (lease->stream == stream)
+                lease->ordered = lease->has_stream = false;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *end_stream(PyObject *self, PyObject *arguments)
 {
     stream_argument stream = {false, NULL};
@@ -305,7 +324,8 @@ static PyObject *end_stream(PyObject *self, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "O&", get_stream, &stream))
         return NULL;
-    CALL_HANDLE(result, h, gvm_heap_stream_end(h->of.heap, stream.stream), Py_NewRef(Py_None));
+    CALL_HANDLE(result, h, gvm_heap_stream_end(h->of.heap, stream.stream),
+                forget_stream(h, stream.stream));
     return result;
 }
 

@@ -139,6 +139,7 @@ void hold_export(hold *h)
 {
     Py_INCREF((PyObject *)h);
     h->exports++;
+    h->owner->consumed = true;
 }
 
 /* Called when a consumer ends; an exception may be set. */

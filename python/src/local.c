@@ -44,11 +44,11 @@ void local_end_work(handle *h, bool queued)
     handle_unuse(h);
 }
 
-/* arguments: (offset, element type, shape or None, stream or None, whether it is to be read-only). find says how many bytes
- * there are from the offset on. */
+/* arguments: (offset, element type, shape or None, stream or None, whether it is to be read-only). None stands for the stream of
+ * a block, if it has one. find says how many bytes there are from the offset on. */
 PyObject *local_array(handle *h, PyObject *arguments, local_room *find)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = h->stream;
     uint64_t offset, room = 0;
     const element *type;
     PyObject *shape, *result = NULL;

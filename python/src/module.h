@@ -66,12 +66,14 @@ struct handle {
     hold *holds;        /* linked likewise */
     gvm_device *device; /* open, for waiting; NULL in a connection */
     int32_t ordinal;
-    char *address;          /* of memory of this process alone: its first byte */
-    uint64_t bytes;         /* behind which there are none */
-    uint64_t elem_bytes;    /* of a vector */
-    stream_argument stream; /* of a block: behind whose work it is freed */
+    char *address;       /* of memory of this process alone: its first byte */
+    uint64_t bytes;      /* behind which there are none */
+    uint64_t elem_bytes; /* of a vector */
+    stream_argument stream; /* of a block: that it was allocated for, behind whose work its arrays are */
+    stream_argument ending; /* of a block: that close() had, behind whose work it is freed */
     unsigned changing; /* calls under way that take memory or rights away: no arrays are made, and no work is queued */
     unsigned queueing; /* calls under way that queue work: nothing is taken away */
+    bool consumed;     /* an array of it was given to a consumer, who may use it on any stream */
     bool cpu;          /* the CPU may use its memory, wherever that is */
     bool software;     /* a software GPU's: the CPU may use what a lease lends */
     bool readonly;     /* it was opened so */

@@ -9,7 +9,7 @@ import pytest
 
 import gvmem
 from conftest import MIB
-from test_buffer import streams  # noqa: F401: a fixture
+from test_buffer import Stream, streams  # noqa: F401: a fixture
 
 KIB = 1 << 10
 
@@ -198,6 +198,58 @@ def test_block_is_freed_behind_its_stream(heap, streams):  # noqa: F811
     heap.end_stream(streams[0])
     heap.trim()
     assert heap.info().committed_bytes == 0 and heap.info().streams == 0
+
+
+def test_block_that_was_consumed_is_freed_behind_all_work(heap, streams):  # noqa: F811
+    first, second = streams
+    for said in (False, True):
+        go = threading.Event()
+        block = heap.alloc(MIB, stream=first)
+        array = numpy.asarray(block.array())
+        second.call_back(lambda go=go: go.wait(20))  # as a consumer's kernel does
+        if said:
+            block.close(stream=first)
+            del array  # waits for nothing
+            assert not go.is_set() and blocks(heap) == 0
+        else:
+            del array
+            closer = threading.Thread(target=block.close)
+            closer.start()
+            closer.join(0.1)
+            assert closer.is_alive() and blocks(heap) == 1
+        go.set()
+        if not said:
+            closer.join(20)
+        assert blocks(heap) == 0
+
+
+def test_array_of_a_block_is_ordered_behind_its_stream(heap, streams):  # noqa: F811
+    first, second = streams
+    block, done = heap.alloc(MIB, stream=first), []
+    for make, waits in ((block.array, True), (lambda: block[:5], True), (lambda: block.array(stream=second), False)):
+        go = threading.Event()
+        first.call_back(lambda go=go: go.wait(20))
+        consumer = threading.Thread(target=lambda make=make: done.append(numpy.asarray(make()).size))
+        consumer.start()
+        consumer.join(0.1 if waits else 20)
+        assert consumer.is_alive() == waits
+        go.set()
+        consumer.join(20)
+    assert done == [MIB, 5, MIB]
+
+
+def test_block_of_a_stream_that_has_ended_is_not_ordered_behind_it(heap):
+    stream = Stream()
+    block = heap.alloc(MIB, stream=stream)
+    closed, array = heap.alloc(MIB, stream=stream), block.array()
+    kept = closed.array()
+    closed.close(stream=stream)
+    heap.end_stream(stream)
+    stream.close()
+    assert numpy.asarray(array).size == numpy.asarray(block.array()).size == MIB
+    del array, kept
+    block.close()
+    assert blocks(heap) == 0
 
 
 def test_block_without_a_stream_is_freed_behind_all_work(heap, streams):  # noqa: F811
