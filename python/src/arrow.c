@@ -247,19 +247,13 @@ static void release_schema(arrow_schema *schema)
     schema->release = NULL;
 }
 
-/* Consumers call it in any thread, with or without the GIL. */
 static void release_array(arrow_array *array)
 {
     arrow_array_export *e = array->private_data;
 
     if (array->n_children > 0 && array->children[0]->release != NULL)
         array->children[0]->release(array->children[0]);
-    if (Py_IsInitialized()) {
-        const PyGILState_STATE state = PyGILState_Ensure();
-
-        hold_unexport(e->lease);
-        PyGILState_Release(state);
-    }
+    hold_unexport_outside(e->lease);
     free(e);
     array->release = NULL;
 }

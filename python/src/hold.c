@@ -150,6 +150,18 @@ void hold_unexport(hold *h)
     Py_DECREF((PyObject *)h);
 }
 
+/* The same for consumers that call in any thread, with or without the GIL, and after the interpreter's end. */
+void hold_unexport_outside(hold *h)
+{
+    PyGILState_STATE state;
+
+    if (!Py_IsInitialized())
+        return;
+    state = PyGILState_Ensure();
+    hold_unexport(h);
+    PyGILState_Release(state);
+}
+
 bool hold_is_on_cpu(const hold *h)
 {
     return h->cpu || h->owner->software;

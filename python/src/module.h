@@ -199,6 +199,7 @@ void hold_acquired(hold *h, uint32_t mode, uint32_t flags, stream_argument strea
 bool hold_check_live(const hold *h); /* false, and BufferError: it has ended */
 void hold_export(hold *h);
 void hold_unexport(hold *h);
+void hold_unexport_outside(hold *h);
 bool hold_is_on_cpu(const hold *h);
 bool hold_ready(PyObject *module);
 
