@@ -1,7 +1,8 @@
 """Heaps: many blocks out of few calls of the driver."""
 from __future__ import annotations
 
-from typing import Any, Optional
+import os
+from typing import Any, Optional, Union
 
 from . import _gvmem
 from ._array import stream_number
@@ -91,13 +92,13 @@ class Heap(Memory):
     def __repr__(self) -> str:
         return f"<gvmem.Heap on GPU {self.device}{', closed' if self.closed else ''}>"
 
-    def alloc(self, size: int, *, stream: Any = None, tag: Optional[str] = None) -> Block:
+    def alloc(self, size: int, *, align: int = 1, stream: Any = None, tag: Optional[str] = None) -> Block:
         """A block of size bytes, whose contents are not defined.
 
-        stream: only work of that stream, or ordered behind it, uses the block, as consumers of its arrays are. tag: what it
+        align: its address is a multiple of that, a power of two up to 2 MiB; of 256 bytes in any case. stream: only work of that stream, or ordered behind it, uses the block, as consumers of its arrays are. tag: what it
         is for, in blocks() and usage(); each text is kept for ever.
         """
-        return Block(self._handle.alloc(size, tag, stream_number(stream)))
+        return Block(self._handle.alloc(size, align, tag, stream_number(stream)))
 
     def trim(self, keep: int = 0) -> None:
         """Gives back memory that no block uses, but so much. Waits for streams on which blocks were freed."""
@@ -135,3 +136,8 @@ class Heap(Memory):
     def check(self) -> None:
         """Walks the whole heap, and raises errors.Invalid if something does not hold."""
         self._handle.check()
+
+    def save_snapshot(self, path: Union[str, bytes, os.PathLike[Any]]) -> None:
+        """Writes all memory that it holds to a file in the format of PyTorch's memory snapshots, for pytorch.org/memory_viz. A
+        file that is there is replaced."""
+        self._handle.save_snapshot(os.fsencode(path))

@@ -60,13 +60,14 @@ static PyObject *alloc(PyObject *self, PyObject *arguments)
 {
     handle *heap = (handle *)self, *block;
     stream_argument stream = {false, NULL};
-    uint64_t size_bytes;
+    uint64_t size_bytes, align_bytes;
     const char *tag;
     PyObject *text;
     gvm_status status;
     void *address = NULL;
 
-    if (!PyArg_ParseTuple(arguments, "O&OO&", get_u64, &size_bytes, &text, get_stream, &stream))
+    if (!PyArg_ParseTuple(arguments, "O&O&OO&", get_u64, &size_bytes, get_u64, &align_bytes, &text,
+                          get_stream, &stream))
         return NULL;
     tag = find_tag(text);
     if (PyErr_Occurred() != NULL || !handle_use(heap))
@@ -76,9 +77,10 @@ static PyObject *alloc(PyObject *self, PyObject *arguments)
         goto end;
     Py_BEGIN_ALLOW_THREADS;
     if (stream.given)
-        status = gvm_heap_alloc_async(heap->of.heap, size_bytes, tag, stream.stream, &address);
+        status = gvm_heap_alloc_aligned_async(heap->of.heap, size_bytes, align_bytes, tag,
+                                              stream.stream, &address);
     else
-        status = gvm_heap_alloc_tagged(heap->of.heap, size_bytes, tag, &address);
+        status = gvm_heap_alloc_aligned(heap->of.heap, size_bytes, align_bytes, tag, &address);
     Py_END_ALLOW_THREADS;
     if (status != GVM_OK) {
         raise_status();
@@ -190,6 +192,9 @@ static PyObject *get_info(PyObject *self, PyObject *Py_UNUSED(unused))
         FIELD(gvm_heap_info, commits, FIELD_U64),
         FIELD(gvm_heap_info, decommits, FIELD_U64),
         FIELD(gvm_heap_info, exhausted, FIELD_U64),
+        FIELD(gvm_heap_info, slab_bytes, FIELD_U64),
+        FIELD(gvm_heap_info, slab_free_bytes, FIELD_U64),
+        FIELD(gvm_heap_info, slabs, FIELD_U64),
         FIELD(gvm_heap_info, segments, FIELD_U32),
         FIELD(gvm_heap_info, streams, FIELD_U32),
         FIELD(gvm_heap_info, ordinal, FIELD_I32),
@@ -338,6 +343,19 @@ static PyObject *check(PyObject *self, PyObject *Py_UNUSED(unused))
     return result;
 }
 
+/* save_snapshot(path as bytes) */
+static PyObject *save_snapshot(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    PyObject *result;
+    const char *path;
+
+    if (!PyArg_ParseTuple(arguments, "y", &path))
+        return NULL;
+    CALL_HANDLE(result, h, gvm_heap_save_snapshot(h->of.heap, path), Py_NewRef(Py_None));
+    return result;
+}
+
 static gvm_status grant_to(handle *h, gvm_device *peer, gvm_access access)
 {
     return gvm_heap_grant(h->of.heap, peer, access);
@@ -349,7 +367,7 @@ static PyObject *grant(PyObject *self, PyObject *arguments)
 }
 
 PyMethodDef heap_methods[] = {
-    {"alloc", alloc, METH_VARARGS, "alloc(size, tag or None, stream or None): a Block"},
+    {"alloc", alloc, METH_VARARGS, "alloc(size, alignment, tag or None, stream or None): a Block"},
     {"info", get_info, METH_NOARGS, NULL},
     {"blocks", get_blocks, METH_NOARGS, NULL},
     {"usage", get_usage, METH_NOARGS, NULL},
@@ -357,6 +375,7 @@ PyMethodDef heap_methods[] = {
     {"set_limit", set_limit, METH_VARARGS, "set_limit(bytes)"},
     {"end_stream", end_stream, METH_VARARGS, "end_stream(stream)"},
     {"check", check, METH_NOARGS, NULL},
+    {"save_snapshot", save_snapshot, METH_VARARGS, "save_snapshot(path, in bytes)"},
     {"grant", grant, METH_VARARGS, "grant(device, access)"},
     {"close", handle_close, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
