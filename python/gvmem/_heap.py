@@ -38,19 +38,6 @@ class Block(Bytes):
     def __repr__(self) -> str:
         return f"<gvmem.Block of {self.size} bytes at {self.address:#x} on GPU {self.device}{', closed' if self.closed else ''}>"
 
-    def __len__(self) -> int:
-        return self.size
-
-    @property
-    def size(self) -> int:
-        """In bytes, as it was asked for."""
-        return self._handle.size()
-
-    @property
-    def address(self) -> int:
-        """Of its first byte."""
-        return self._handle.address
-
     def resize(self, size: int) -> None:
         """Makes it larger or smaller where it is. errors.Address: there is no room behind it. BufferError: an array has what
         would be cut off."""

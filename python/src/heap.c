@@ -159,13 +159,7 @@ static PyObject *make_array(PyObject *self, PyObject *arguments)
     return local_array((handle *)self, arguments, find_room);
 }
 
-static PyObject *get_size(PyObject *self, PyObject *Py_UNUSED(unused))
-{
-    return PyLong_FromUnsignedLongLong(((handle *)self)->bytes);
-}
-
 PyMethodDef block_methods[] = {
-    {"size", get_size, METH_NOARGS, NULL},
     {"resize", resize, METH_VARARGS, "resize(size)"},
     {"array", make_array, METH_VARARGS,
      "array(offset, element type, shape or None, stream or None, whether it is read-only)"},
