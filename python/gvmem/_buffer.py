@@ -58,11 +58,21 @@ class Bytes(Memory):
 
     __slots__ = ()
 
+    @property
+    def size(self) -> int:
+        """In bytes: what a buffer has reserved, or what a block was asked for."""
+        return self._handle.size
+
+    @property
+    def address(self) -> int:
+        """Of its first byte; it never changes."""
+        return self._handle.address
+
     def __len__(self) -> int:
-        raise NotImplementedError
+        return self.size
 
     def __getitem__(self, key: slice) -> _gvmem.Array:
-        first, count = cut(len(self), key)
+        first, count = cut(self.size, key)
         return self.array("u1", count, offset=first)
 
     def array(self, dtype: Any = "u1", shape: Shape = None, *, offset: int = 0, stream: Any = None,
@@ -85,7 +95,7 @@ class Buffer(Bytes):
     the same address. len(buffer) is what is reserved, in bytes; buffer[a:b] is an array of bytes.
     """
 
-    __slots__ = ("_address", "_size")
+    __slots__ = ()
 
     def __init__(self, size: int, *, reserve: Optional[int] = None, device: int = 0, chunk: int = 0,
                  address: Optional[int] = None, unshared: bool = False):
@@ -99,18 +109,12 @@ class Buffer(Bytes):
             raise ValueError(f"{reserve} bytes are reserved, which are less than the size, {size}")
         flags = _gvmem.BUFFER_UNSHARED if unshared else 0
         self._handle = _gvmem.buffer(room, size, device, chunk, address or 0, flags)
-        info = self._handle.info()
-        self._address: int = info["address"]
-        self._size: int = info["reserve_bytes"]
 
     def __enter__(self) -> Buffer:
         return self
 
     def __repr__(self) -> str:
-        return f"<gvmem.Buffer of {self._size} bytes at {self._address:#x} on GPU {self.device}{', closed' if self.closed else ''}>"
-
-    def __len__(self) -> int:
-        return self._size
+        return f"<gvmem.Buffer of {self.size} bytes at {self.address:#x} on GPU {self.device}{', closed' if self.closed else ''}>"
 
     # ---- memory behind it
 
@@ -144,7 +148,7 @@ class Buffer(Bytes):
         self._handle.grant(device, look_up(ACCESS, access, "access"))
 
     def _rest(self, offset: int, size: Optional[int]) -> int:
-        return max(0, self._size - offset) if size is None else size
+        return max(0, self.size - offset) if size is None else size
 
     def _room(self, offset: int, size: Optional[int]) -> int:
         return self._handle.room(offset) if size is None else size
@@ -158,8 +162,8 @@ class Buffer(Bytes):
     def copy_out(self, size: Optional[int] = None, offset: int = 0, *, into: Any = None) -> Any:
         """Copies a part of it, or all from offset on that has memory, into a new bytearray, or into a buffer. Returns that."""
         if into is None:
-            if offset < 0 or (size is not None and not 0 <= size <= self._size - offset):
-                raise ValueError(f"[{offset}, {offset} + {size}) is no range of {self._size} bytes")
+            if offset < 0 or (size is not None and not 0 <= size <= self.size - offset):
+                raise ValueError(f"[{offset}, {offset} + {size}) is no range of {self.size} bytes")
             into = bytearray(self._room(offset, size))
         self._handle.copy_out(into, offset)
         return into
@@ -179,16 +183,6 @@ class Buffer(Bytes):
         self._handle.fill(offset, self._room(offset, size), pattern, stream_number(stream))
 
     # ---- what it is
-
-    @property
-    def address(self) -> int:
-        """Of its first byte; it never changes."""
-        return self._address
-
-    @property
-    def size(self) -> int:
-        """Bytes that are reserved."""
-        return self._size
 
     @property
     def committed(self) -> int:

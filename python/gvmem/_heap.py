@@ -1,7 +1,8 @@
 """Heaps: many blocks out of few calls of the driver."""
 from __future__ import annotations
 
-from typing import Any, Optional
+import os
+from typing import Any, Optional, Union
 
 from . import _gvmem
 from ._array import stream_number
@@ -22,7 +23,8 @@ def _option(size: Optional[int]) -> int:
 class Block(Bytes):
     """Memory of a heap: heap.alloc(size). Freed by close(), by `with`, or with its last reference, once no array of it is left.
 
-    len(block) is its size; block[a:b] is an array of bytes.
+    len(block) is its size; block[a:b] is an array of bytes. Arrays of a block with a stream are ordered behind the work of that
+    stream, or of the one that array() is given.
     """
 
     __slots__ = ()
@@ -36,27 +38,15 @@ class Block(Bytes):
     def __repr__(self) -> str:
         return f"<gvmem.Block of {self.size} bytes at {self.address:#x} on GPU {self.device}{', closed' if self.closed else ''}>"
 
-    def __len__(self) -> int:
-        return self.size
-
-    @property
-    def size(self) -> int:
-        """In bytes, as it was asked for."""
-        return self._handle.size()
-
-    @property
-    def address(self) -> int:
-        """Of its first byte."""
-        return self._handle.address
-
     def resize(self, size: int) -> None:
         """Makes it larger or smaller where it is. errors.Address: there is no room behind it. BufferError: an array has what
         would be cut off."""
         self._handle.resize(size)
 
     def close(self, stream: Any = None) -> None:
-        """Frees it; twice is nothing. Waits for all work of this process on the GPU, unless a stream is given, here or to
-        alloc(): then the memory is used again behind the work of that stream."""
+        """Frees it; twice is nothing. With a stream, behind the work of that stream: all use of the block must be on it, or
+        ordered before. Without one it waits for all work of this process on the GPU, unless alloc() had a stream, and nothing has
+        consumed an array of the block: then it is freed behind the work of that."""
         self._handle.close(stream_number(stream))
 
 
@@ -89,13 +79,13 @@ class Heap(Memory):
     def __repr__(self) -> str:
         return f"<gvmem.Heap on GPU {self.device}{', closed' if self.closed else ''}>"
 
-    def alloc(self, size: int, *, stream: Any = None, tag: Optional[str] = None) -> Block:
+    def alloc(self, size: int, *, align: int = 1, stream: Any = None, tag: Optional[str] = None) -> Block:
         """A block of size bytes, whose contents are not defined.
 
-        stream: only work of that stream, or ordered behind it, uses the block. tag: what it is for, in blocks() and usage();
-        each text is kept for ever.
+        align: its address is a multiple of that, a power of two up to 2 MiB; of 256 bytes in any case. stream: only work of that stream, or ordered behind it, uses the block, as consumers of its arrays are. tag: what it
+        is for, in blocks() and usage(); each text is kept for ever.
         """
-        return Block(self._handle.alloc(size, tag, stream_number(stream)))
+        return Block(self._handle.alloc(size, align, tag, stream_number(stream)))
 
     def trim(self, keep: int = 0) -> None:
         """Gives back memory that no block uses, but so much. Waits for streams on which blocks were freed."""
@@ -133,3 +123,8 @@ class Heap(Memory):
     def check(self) -> None:
         """Walks the whole heap, and raises errors.Invalid if something does not hold."""
         self._handle.check()
+
+    def save_snapshot(self, path: Union[str, bytes, os.PathLike[Any]]) -> None:
+        """Writes all memory that it holds to a file in the format of PyTorch's memory snapshots, for pytorch.org/memory_viz. A
+        file that is there is replaced."""
+        self._handle.save_snapshot(os.fsencode(path))

@@ -49,7 +49,8 @@ class Column:
         uniform = getattr(info, "uniform", 0)
         if info.arrow in ("U", "Z", "+L"):
             self.offsets = fixed(values, "<i8", rows + 1)
-            self.data = hold.array(bodies, 0, _ARROW.get(info.arrow_element, _BYTES), None)
+            dtype = _ARROW.get(info.arrow_element)
+            self.data = hold.array(bodies, 0, dtype or _BYTES, None if dtype or info.arrow != "+L" else (-1, info.element_length))
         elif info.arrow is None and info.length < 0 and not uniform:
             self.offsets = fixed(values, f"<u{info.width}", rows)
             self.data = hold.array(bodies, 0, _BYTES, None)
@@ -67,19 +68,20 @@ class Column:
         if arrow is None:
             raise TypeError(f'column "{self.name}" is of a table of layout "pgstrom": Arrow\'s arrays are those of layout "arrow"')
         values, nulls, bodies, element_nulls = (self._hold.region(self._first + part)[0] for part in range(_PARTS))
+        count, element_count = (-1 if bitmap else 0 for bitmap in (nulls, element_nulls))  # of NULLs: without a bitmap there are none
         if arrow == "n":
             return (arrow, self.name, self.rows, self.rows, (), None)
         if arrow in ("U", "Z"):
-            return (arrow, self.name, self.rows, -1, (nulls, values, bodies), None)
+            return (arrow, self.name, self.rows, count, (nulls, values, bodies), None)
         child = None
         if arrow == "+L":
-            count = self.data.shape[0] if self.data is not None else 0
-            child = (element, "item", count, -1 if element_nulls else 0, (element_nulls, bodies), None)
-            return (arrow, self.name, self.rows, -1, (nulls, values), child)
+            elements = self.data.shape[0] if self.data is not None else 0
+            child = (element, "item", elements, element_count, (element_nulls, bodies), None)
+            return (arrow, self.name, self.rows, count, (nulls, values), child)
         if arrow.startswith("+w:"):
-            child = (element, "item", self.rows * int(arrow[3:]), -1 if element_nulls else 0, (element_nulls, values), None)
-            return (arrow, self.name, self.rows, -1, (nulls,), child)
-        return (arrow, self.name, self.rows, -1 if nulls else 0, (nulls, values), None)
+            child = (element, "item", self.rows * int(arrow[3:]), element_count, (element_nulls, values), None)
+            return (arrow, self.name, self.rows, count, (nulls,), child)
+        return (arrow, self.name, self.rows, count, (nulls, values), None)
 
     def __arrow_c_schema__(self) -> Any:
         """Its type, as a capsule of Arrow's C data interface."""

@@ -233,15 +233,9 @@ typedef struct dl_export {
     int64_t shape[DIMENSIONS_MAX], strides[DIMENSIONS_MAX];
 } dl_export;
 
-/* Consumers call it in any thread, with or without the GIL. */
 static void end_export(dl_export *e)
 {
-    if (Py_IsInitialized()) {
-        const PyGILState_STATE state = PyGILState_Ensure();
-
-        hold_unexport(e->lease);
-        PyGILState_Release(state);
-    }
+    hold_unexport_outside(e->lease);
     free(e);
 }
 

@@ -128,9 +128,10 @@ static void end_schema(PyObject *capsule)
     free(schema);
 }
 
+/* Of an arrow_device_array too, whose first member is the array. */
 static void end_array(PyObject *capsule)
 {
-    arrow_array *array = PyCapsule_GetPointer(capsule, "arrow_array");
+    arrow_array *array = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule));
     PyObject *type, *value, *trace;
 
     PyErr_Fetch(&type, &value, &trace);
@@ -246,34 +247,43 @@ static void release_schema(arrow_schema *schema)
     schema->release = NULL;
 }
 
-/* Consumers call it in any thread, with or without the GIL. */
 static void release_array(arrow_array *array)
 {
     arrow_array_export *e = array->private_data;
 
     if (array->n_children > 0 && array->children[0]->release != NULL)
         array->children[0]->release(array->children[0]);
-    if (Py_IsInitialized()) {
-        const PyGILState_STATE state = PyGILState_Ensure();
-
-        hold_unexport(e->lease);
-        PyGILState_Release(state);
-    }
+    hold_unexport_outside(e->lease);
     free(e);
     array->release = NULL;
 }
 
-/* node: (format, name, length, null count, (address of each buffer), node of the child or None) */
-static bool write_schema(arrow_schema *schema, PyObject *node)
+/* A tuple (format, name, length, null count, (address of each buffer), node of the child or None) */
+typedef struct arrow_node {
+    const char *format, *name;
+    long long length, nulls;
+    PyObject *buffers, *child;
+} arrow_node;
+
+static bool read_node(PyObject *tuple, arrow_node *node)
+{
+    if (PyTuple_Check(tuple))
+        return PyArg_ParseTuple(tuple, "ssLLO!O", &node->format, &node->name, &node->length,
+                                &node->nulls, &PyTuple_Type, &node->buffers, &node->child);
+    PyErr_Format(PyExc_TypeError, "%R is no tuple that describes an array of Arrow", tuple);
+    return false;
+}
+
+static bool write_schema(arrow_schema *schema, PyObject *tuple)
 {
     arrow_schema_export *e;
-    const char *format, *name;
-    PyObject *length, *nulls, *buffers, *child;
+    arrow_node node;
 
-    if (!PyArg_ParseTuple(node, "ssOOOO", &format, &name, &length, &nulls, &buffers, &child))
+    if (!read_node(tuple, &node))
         return false;
     e = calloc(1, sizeof *e);
-    if (e == NULL || (e->format = strdup(format)) == NULL || (e->name = strdup(name)) == NULL) {
+    if (e == NULL || (e->format = strdup(node.format)) == NULL ||
+        (e->name = strdup(node.name)) == NULL) {
         if (e != NULL)
             free(e->format);
         free(e);
@@ -289,9 +299,9 @@ static bool write_schema(arrow_schema *schema, PyObject *node)
         .release = release_schema,
         .private_data = e,
     };
-    if (child == Py_None)
+    if (node.child == Py_None)
         return true;
-    if (!write_schema(&e->child, child)) {
+    if (!write_schema(&e->child, node.child)) {
         schema->release(schema);
         return false;
     }
@@ -299,25 +309,26 @@ static bool write_schema(arrow_schema *schema, PyObject *node)
     return true;
 }
 
-static bool write_array(arrow_array *array, PyObject *node, hold *lease)
+static bool write_array(arrow_array *array, PyObject *tuple, hold *lease)
 {
     arrow_array_export *e;
-    const char *format, *name;
-    PyObject *buffers, *child;
-    long long length, nulls;
+    arrow_node node;
     Py_ssize_t count;
 
-    if (!PyArg_ParseTuple(node, "ssLLO!O", &format, &name, &length, &nulls, &PyTuple_Type, &buffers,
-                          &child))
+    if (!read_node(tuple, &node))
         return false;
-    count = PyTuple_Size(buffers);
-    e = count > BUFFERS_MAX ? NULL : calloc(1, sizeof *e);
+    count = PyTuple_Size(node.buffers);
+    if (count > BUFFERS_MAX) {
+        PyErr_Format(PyExc_ValueError, "%zd buffers are more than an array of Arrow has", count);
+        return false;
+    }
+    e = calloc(1, sizeof *e);
     if (e == NULL) {
         PyErr_NoMemory();
         return false;
     }
     for (Py_ssize_t i = 0; i < count; i++)
-        e->buffers[i] = PyLong_AsVoidPtr(PyTuple_GetItem(buffers, i));
+        e->buffers[i] = PyLong_AsVoidPtr(PyTuple_GetItem(node.buffers, i));
     if (PyErr_Occurred() != NULL) {
         free(e);
         return false;
@@ -326,17 +337,17 @@ static bool write_array(arrow_array *array, PyObject *node, hold *lease)
     e->lease = lease;
     hold_export(lease);
     *array = (arrow_array){
-        .length = length,
-        .null_count = nulls,
+        .length = node.length,
+        .null_count = node.nulls,
         .n_buffers = count,
         .buffers = e->buffers,
         .children = e->children,
         .release = release_array,
         .private_data = e,
     };
-    if (child == Py_None)
+    if (node.child == Py_None)
         return true;
-    if (!write_array(&e->child, child, lease)) {
+    if (!write_array(&e->child, node.child, lease)) {
         array->release(array);
         return false;
     }
@@ -344,19 +355,7 @@ static bool write_array(arrow_array *array, PyObject *node, hold *lease)
     return true;
 }
 
-static void end_device_array(PyObject *capsule)
-{
-    arrow_device_array *array = PyCapsule_GetPointer(capsule, "arrow_device_array");
-    PyObject *type, *value, *trace;
-
-    PyErr_Fetch(&type, &value, &trace);
-    if (array->array.release != NULL)
-        array->array.release(&array->array);
-    PyErr_Restore(type, value, trace);
-    free(array);
-}
-
-/* arrow_schema_of(node): its schema, as a capsule */
+/* arrow_make_schema(node): its schema, as a capsule */
 PyObject *arrow_make_schema(PyObject *Py_UNUSED(module), PyObject *node)
 {
     arrow_schema *schema = calloc(1, sizeof *schema);
@@ -395,7 +394,7 @@ PyObject *arrow_export(PyObject *Py_UNUSED(module), PyObject *arguments)
     device->device_type = hold_is_on_cpu(lease) ? DL_CPU : DL_CUDA; /* as Arrow numbers them, too */
     device->device_id = hold_is_on_cpu(lease) ? -1 : lease->owner->ordinal;
     if (write_array(&device->array, node, lease)) {
-        result = with_device ? PyCapsule_New(device, "arrow_device_array", end_device_array)
+        result = with_device ? PyCapsule_New(device, "arrow_device_array", end_array)
                              : PyCapsule_New(&device->array, "arrow_array", end_array);
         if (result == NULL)
             device->array.release(&device->array);

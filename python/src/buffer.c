@@ -30,11 +30,9 @@ PyObject *buffer_create(PyObject *Py_UNUSED(module), PyObject *arguments)
                           &options.flags))
         return NULL;
     options.address = (void *)(uintptr_t)address;
-    h = (handle *)handle_new(KIND_BUFFER, NULL);
+    h = local_new(KIND_BUFFER, ordinal);
     if (h == NULL)
         return NULL;
-    if (!local_open(h, ordinal))
-        goto fail;
     Py_BEGIN_ALLOW_THREADS;
     status = gvm_buffer_create(h->device, reserve_bytes, &options, &h->of.buffer);
     if (status == GVM_OK) {
@@ -46,15 +44,12 @@ PyObject *buffer_create(PyObject *Py_UNUSED(module), PyObject *arguments)
     Py_END_ALLOW_THREADS;
     if (status != GVM_OK) {
         raise_status();
-        goto fail;
+        Py_DECREF((PyObject *)h);
+        return NULL;
     }
     h->address = info.address;
     h->bytes = info.reserve_bytes;
     return (PyObject *)h;
-
-fail:
-    Py_DECREF((PyObject *)h);
-    return NULL;
 }
 
 static PyObject *get_info(PyObject *self, PyObject *Py_UNUSED(unused))
@@ -96,50 +91,29 @@ static PyObject *commit(PyObject *self, PyObject *arguments)
     return result;
 }
 
-/* Work of this process that may use what is changed is over before. */
-static gvm_status wait_and_decommit(handle *h, uint64_t offset_bytes, uint64_t len_bytes)
-{
-    const gvm_status status = gvm_device_synchronize(h->device);
-
-    return status != GVM_OK ? status : gvm_buffer_decommit(h->of.buffer, offset_bytes, len_bytes);
-}
-
 static PyObject *decommit(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
     uint64_t offset_bytes, len_bytes, end_bytes;
-    gvm_status status;
+    PyObject *result;
 
     if (!PyArg_ParseTuple(arguments, "O&O&", get_u64, &offset_bytes, get_u64, &len_bytes))
         return NULL;
     if (__builtin_add_overflow(offset_bytes, len_bytes, &end_bytes))
         end_bytes = UINT64_MAX;
-    if (!local_begin_change(h, offset_bytes, end_bytes, GVM_LEASE_READ))
-        return NULL;
-    WITHOUT_GIL(status = wait_and_decommit(h, offset_bytes, len_bytes));
-    return local_end_change(h, status);
+    CHANGE_HANDLE(result, h, offset_bytes, end_bytes, GVM_LEASE_READ, true,
+                  gvm_buffer_decommit(h->of.buffer, offset_bytes, len_bytes), Py_NewRef(Py_None));
+    return result;
 }
 
 static PyObject *seal(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     handle *h = (handle *)self;
-    gvm_status status;
+    PyObject *result;
 
-    if (!local_begin_change(h, 0, UINT64_MAX, GVM_LEASE_WRITE))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    status = gvm_device_synchronize(h->device);
-    if (status == GVM_OK)
-        status = gvm_buffer_seal(h->of.buffer);
-    Py_END_ALLOW_THREADS;
-    return local_end_change(h, status);
-}
-
-static gvm_status wait_and_move(handle *h, uint64_t offset_bytes, uint64_t len_bytes, gvm_tier tier)
-{
-    const gvm_status status = gvm_device_synchronize(h->device);
-
-    return status != GVM_OK ? status : gvm_buffer_move(h->of.buffer, offset_bytes, len_bytes, tier);
+    CHANGE_HANDLE(result, h, 0, UINT64_MAX, GVM_LEASE_WRITE, true, gvm_buffer_seal(h->of.buffer),
+                  Py_NewRef(Py_None));
+    return result;
 }
 
 static PyObject *move(PyObject *self, PyObject *arguments)
@@ -152,8 +126,10 @@ static PyObject *move(PyObject *self, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "O&O&O&", get_u64, &offset_bytes, get_u64, &len_bytes, get_u32,
                           &tier))
         return NULL;
-    CALL_HANDLE(result, h, wait_and_move(h, offset_bytes, len_bytes, (gvm_tier)tier),
-                Py_NewRef(Py_None));
+    /* arrays stay */
+    CHANGE_HANDLE(result, h, UINT64_MAX, UINT64_MAX, GVM_LEASE_READ, true,
+                  gvm_buffer_move(h->of.buffer, offset_bytes, len_bytes, (gvm_tier)tier),
+                  Py_NewRef(Py_None));
     return result;
 }
 
@@ -206,20 +182,24 @@ static PyObject *copy(PyObject *self, PyObject *arguments)
     handle *h = (handle *)self, *source;
     uint64_t offset_bytes, source_bytes, len_bytes;
     stream_argument stream = {false, NULL};
-    PyObject *result;
+    PyObject *result = NULL;
+    gvm_status status;
 
     if (!PyArg_ParseTuple(arguments, "O&O!O&O&O&", get_u64, &offset_bytes, handle_types[KIND_BUFFER],
                           &source, get_u64, &source_bytes, get_u64, &len_bytes, get_stream, &stream))
         return NULL;
-    if (!handle_use(source))
+    if (!local_begin_work(source, stream.given))
         return NULL;
-    CALL_HANDLE(result, h,
-                stream.given ? gvm_buffer_copy_async(h->of.buffer, offset_bytes, source->of.buffer,
-                                                     source_bytes, len_bytes, stream.stream)
-                             : gvm_buffer_copy(h->of.buffer, offset_bytes, source->of.buffer,
-                                               source_bytes, len_bytes),
-                Py_NewRef(Py_None));
-    handle_unuse(source);
+    if (local_begin_work(h, stream.given)) {
+        WITHOUT_GIL(status = stream.given
+                                 ? gvm_buffer_copy_async(h->of.buffer, offset_bytes, source->of.buffer,
+                                                         source_bytes, len_bytes, stream.stream)
+                                 : gvm_buffer_copy(h->of.buffer, offset_bytes, source->of.buffer,
+                                                   source_bytes, len_bytes));
+        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
+        local_end_work(h, stream.given);
+    }
+    local_end_work(source, stream.given);
     return result;
 }
 
@@ -228,18 +208,22 @@ static PyObject *fill(PyObject *self, PyObject *arguments)
     handle *h = (handle *)self;
     uint64_t offset_bytes, len_bytes;
     stream_argument stream = {false, NULL};
+    PyObject *result = NULL;
     Py_buffer pattern;
-    PyObject *result;
+    gvm_status status;
 
     if (!PyArg_ParseTuple(arguments, "O&O&y*O&", get_u64, &offset_bytes, get_u64, &len_bytes,
                           &pattern, get_stream, &stream))
         return NULL;
-    CALL_HANDLE(result, h,
-                stream.given ? gvm_buffer_fill_async(h->of.buffer, offset_bytes, len_bytes,
-                                                     pattern.buf, (size_t)pattern.len, stream.stream)
-                             : gvm_buffer_fill(h->of.buffer, offset_bytes, len_bytes, pattern.buf,
-                                               (size_t)pattern.len),
-                Py_NewRef(Py_None));
+    if (local_begin_work(h, stream.given)) {
+        WITHOUT_GIL(status = stream.given ? gvm_buffer_fill_async(h->of.buffer, offset_bytes,
+                                                                  len_bytes, pattern.buf,
+                                                                  (size_t)pattern.len, stream.stream)
+                                          : gvm_buffer_fill(h->of.buffer, offset_bytes, len_bytes,
+                                                            pattern.buf, (size_t)pattern.len));
+        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
+        local_end_work(h, stream.given);
+    }
     PyBuffer_Release(&pattern);
     return result;
 }

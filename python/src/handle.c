@@ -194,6 +194,11 @@ static PyObject *get_address(PyObject *self, void *Py_UNUSED(unused))
     return PyLong_FromVoidPtr(((handle *)self)->address);
 }
 
+static PyObject *get_size(PyObject *self, void *Py_UNUSED(unused))
+{
+    return PyLong_FromUnsignedLongLong(((handle *)self)->bytes);
+}
+
 static PyObject *get_users(PyObject *self, void *Py_UNUSED(unused))
 {
     return PyLong_FromSize_t(((handle *)self)->users);
@@ -205,6 +210,7 @@ static PyGetSetDef properties[] = {
     {"software", get_software, NULL, "whether that is a software GPU", NULL},
     {"readonly", get_readonly, NULL, "whether it was opened so", NULL},
     {"address", get_address, NULL, "of memory of this process alone", NULL},
+    {"size", get_size, NULL, "likewise, in bytes", NULL},
     {"users", get_users, NULL, "calls under way, leases, objects", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

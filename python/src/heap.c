@@ -18,23 +18,18 @@ PyObject *heap_create(PyObject *Py_UNUSED(module), PyObject *arguments)
                           get_u64, &options.shelf_bytes, get_u32, &options.decay_ms))
         return NULL;
     options.kind = (gvm_heap_kind)kind;
-    h = (handle *)handle_new(KIND_HEAP, NULL);
+    h = local_new(KIND_HEAP, ordinal);
     if (h == NULL)
         return NULL;
-    if (!local_open(h, ordinal))
-        goto fail;
     WITHOUT_GIL(status = gvm_heap_create(h->device, &options, &h->of.heap));
     if (status != GVM_OK) {
         raise_status();
-        goto fail;
+        Py_DECREF((PyObject *)h);
+        return NULL;
     }
     h->ended = false;
     h->cpu = options.kind != GVM_HEAP_DEVICE;
     return (PyObject *)h;
-
-fail:
-    Py_DECREF((PyObject *)h);
-    return NULL;
 }
 
 /* ---- blocks */
@@ -65,13 +60,14 @@ static PyObject *alloc(PyObject *self, PyObject *arguments)
 {
     handle *heap = (handle *)self, *block;
     stream_argument stream = {false, NULL};
-    uint64_t size_bytes;
+    uint64_t size_bytes, align_bytes;
     const char *tag;
     PyObject *text;
     gvm_status status;
     void *address = NULL;
 
-    if (!PyArg_ParseTuple(arguments, "O&OO&", get_u64, &size_bytes, &text, get_stream, &stream))
+    if (!PyArg_ParseTuple(arguments, "O&O&OO&", get_u64, &size_bytes, get_u64, &align_bytes, &text,
+                          get_stream, &stream))
         return NULL;
     tag = find_tag(text);
     if (PyErr_Occurred() != NULL || !handle_use(heap))
@@ -81,9 +77,10 @@ static PyObject *alloc(PyObject *self, PyObject *arguments)
         goto end;
     Py_BEGIN_ALLOW_THREADS;
     if (stream.given)
-        status = gvm_heap_alloc_async(heap->of.heap, size_bytes, tag, stream.stream, &address);
+        status = gvm_heap_alloc_aligned_async(heap->of.heap, size_bytes, align_bytes, tag,
+                                              stream.stream, &address);
     else
-        status = gvm_heap_alloc_tagged(heap->of.heap, size_bytes, tag, &address);
+        status = gvm_heap_alloc_aligned(heap->of.heap, size_bytes, align_bytes, tag, &address);
     Py_END_ALLOW_THREADS;
     if (status != GVM_OK) {
         raise_status();
@@ -105,13 +102,16 @@ end:
     return (PyObject *)block;
 }
 
-/* Frees a block, in a thread without the GIL. Without a stream work of this process on the GPU is over before. */
+/* Frees a block, in a thread without the GIL. Only work of its stream, or ordered behind it, uses the block; but what has consumed
+ * an array of it may have used other streams. Without a stream all work of this process on the GPU is over before. */
 void heap_free_block(handle *block, gvm_device *device)
 {
+    const stream_argument stream = block->ending.given || block->consumed ? block->ending
+                                                                          : block->stream;
     gvm_heap *heap = block->parent->of.heap;
     gvm_status status;
 
-    if (block->stream.given && gvm_heap_free_async(heap, block->address, block->stream.stream) == GVM_OK)
+    if (stream.given && gvm_heap_free_async(heap, block->address, stream.stream) == GVM_OK)
         return;
     status = gvm_device_synchronize(device);
     status = gvm_heap_free(heap, block->address); /* in a child by fork it is unknown */
@@ -127,7 +127,7 @@ static PyObject *close_block(PyObject *self, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "O&", get_stream, &stream))
         return NULL;
     if (stream.given && !block->closed)
-        block->stream = stream;
+        block->ending = stream;
     return handle_close(self, NULL);
 }
 
@@ -135,22 +135,14 @@ static PyObject *resize(PyObject *self, PyObject *arguments)
 {
     handle *block = (handle *)self;
     uint64_t size_bytes;
-    gvm_status status = GVM_OK;
+    PyObject *result;
 
     if (!PyArg_ParseTuple(arguments, "O&", get_u64, &size_bytes))
         return NULL;
-    if (!local_check_unchanged(block) ||
-        !local_begin_change(block, size_bytes, UINT64_MAX, GVM_LEASE_READ))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    if (size_bytes < block->bytes)
-        status = gvm_device_synchronize(block->device);
-    if (status == GVM_OK)
-        status = gvm_heap_resize(block->parent->of.heap, block->address, (size_t)size_bytes);
-    Py_END_ALLOW_THREADS;
-    if (status == GVM_OK)
-        block->bytes = size_bytes;
-    return local_end_change(block, status);
+    CHANGE_HANDLE(result, block, size_bytes, UINT64_MAX, GVM_LEASE_READ, size_bytes < block->bytes,
+                  gvm_heap_resize(block->parent->of.heap, block->address, (size_t)size_bytes),
+                  (block->bytes = size_bytes, Py_NewRef(Py_None)));
+    return result;
 }
 
 static gvm_status find_room(handle *block, uint64_t offset, uint64_t *bytes, bool *Py_UNUSED(readonly))
@@ -167,13 +159,7 @@ static PyObject *make_array(PyObject *self, PyObject *arguments)
     return local_array((handle *)self, arguments, find_room);
 }
 
-static PyObject *get_size(PyObject *self, PyObject *Py_UNUSED(unused))
-{
-    return PyLong_FromUnsignedLongLong(((handle *)self)->bytes);
-}
-
 PyMethodDef block_methods[] = {
-    {"size", get_size, METH_NOARGS, NULL},
     {"resize", resize, METH_VARARGS, "resize(size)"},
     {"array", make_array, METH_VARARGS,
      "array(offset, element type, shape or None, stream or None, whether it is read-only)"},
@@ -200,6 +186,9 @@ static PyObject *get_info(PyObject *self, PyObject *Py_UNUSED(unused))
         FIELD(gvm_heap_info, commits, FIELD_U64),
         FIELD(gvm_heap_info, decommits, FIELD_U64),
         FIELD(gvm_heap_info, exhausted, FIELD_U64),
+        FIELD(gvm_heap_info, slab_bytes, FIELD_U64),
+        FIELD(gvm_heap_info, slab_free_bytes, FIELD_U64),
+        FIELD(gvm_heap_info, slabs, FIELD_U64),
         FIELD(gvm_heap_info, segments, FIELD_U32),
         FIELD(gvm_heap_info, streams, FIELD_U32),
         FIELD(gvm_heap_info, ordinal, FIELD_I32),
@@ -310,6 +299,22 @@ static PyObject *set_limit(PyObject *self, PyObject *arguments)
     return result;
 }
 
+/* Its work is over, and it may be destroyed: no block, and no array of one, is ordered behind it any more. */
+static PyObject *forget_stream(handle *heap, gvm_stream stream)
+{
+    for (handle *block = heap->first; block != NULL; block = block->next) {
+        if (block->ending.stream == stream)
+            block->ending.given = false;
+        if (!block->stream.given || block->stream.stream != stream)
+            continue;
+        block->stream.given = false;
+        for (hold *lease = block->holds; lease != NULL; lease = lease->next)
+            if (lease->stream == stream)
+                lease->ordered = lease->has_stream = false;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *end_stream(PyObject *self, PyObject *arguments)
 {
     stream_argument stream = {false, NULL};
@@ -318,7 +323,8 @@ static PyObject *end_stream(PyObject *self, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "O&", get_stream, &stream))
         return NULL;
-    CALL_HANDLE(result, h, gvm_heap_stream_end(h->of.heap, stream.stream), Py_NewRef(Py_None));
+    CALL_HANDLE(result, h, gvm_heap_stream_end(h->of.heap, stream.stream),
+                forget_stream(h, stream.stream));
     return result;
 }
 
@@ -328,6 +334,19 @@ static PyObject *check(PyObject *self, PyObject *Py_UNUSED(unused))
     PyObject *result;
 
     CALL_HANDLE(result, h, gvm_heap_check(h->of.heap), Py_NewRef(Py_None));
+    return result;
+}
+
+/* save_snapshot(path as bytes) */
+static PyObject *save_snapshot(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    PyObject *result;
+    const char *path;
+
+    if (!PyArg_ParseTuple(arguments, "y", &path))
+        return NULL;
+    CALL_HANDLE(result, h, gvm_heap_save_snapshot(h->of.heap, path), Py_NewRef(Py_None));
     return result;
 }
 
@@ -342,7 +361,7 @@ static PyObject *grant(PyObject *self, PyObject *arguments)
 }
 
 PyMethodDef heap_methods[] = {
-    {"alloc", alloc, METH_VARARGS, "alloc(size, tag or None, stream or None): a Block"},
+    {"alloc", alloc, METH_VARARGS, "alloc(size, alignment, tag or None, stream or None): a Block"},
     {"info", get_info, METH_NOARGS, NULL},
     {"blocks", get_blocks, METH_NOARGS, NULL},
     {"usage", get_usage, METH_NOARGS, NULL},
@@ -350,6 +369,7 @@ PyMethodDef heap_methods[] = {
     {"set_limit", set_limit, METH_VARARGS, "set_limit(bytes)"},
     {"end_stream", end_stream, METH_VARARGS, "end_stream(stream)"},
     {"check", check, METH_NOARGS, NULL},
+    {"save_snapshot", save_snapshot, METH_VARARGS, "save_snapshot(path, in bytes)"},
     {"grant", grant, METH_VARARGS, "grant(device, access)"},
     {"close", handle_close, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

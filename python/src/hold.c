@@ -139,6 +139,7 @@ void hold_export(hold *h)
 {
     Py_INCREF((PyObject *)h);
     h->exports++;
+    h->owner->consumed = true;
 }
 
 /* Called when a consumer ends; an exception may be set. */
@@ -147,6 +148,18 @@ void hold_unexport(hold *h)
     if (--h->exports == 0 && h->ended && !h->released)
         release_last(h);
     Py_DECREF((PyObject *)h);
+}
+
+/* The same for consumers that call in any thread, with or without the GIL, and after the interpreter's end. */
+void hold_unexport_outside(hold *h)
+{
+    PyGILState_STATE state;
+
+    if (!Py_IsInitialized())
+        return;
+    state = PyGILState_Ensure();
+    hold_unexport(h);
+    PyGILState_Release(state);
 }
 
 bool hold_is_on_cpu(const hold *h)

@@ -5,17 +5,22 @@
  */
 #include "module.h"
 
-/* Opens the device, for a handle that is not ready yet. */
-bool local_open(handle *h, int32_t ordinal)
+/* A handle that has its device, but is not ready yet; NULL, with the exception set. */
+handle *local_new(handle_kind kind, int32_t ordinal)
 {
+    handle *h;
+
     if (ordinal < 0) {
         PyErr_Format(PyExc_ValueError, "%d is no ordinal of a device", (int)ordinal);
-        return false;
+        return NULL;
     }
-    return handle_find_device(h, ordinal);
+    h = (handle *)handle_new(kind, NULL);
+    if (h != NULL && !handle_find_device(h, ordinal))
+        Py_CLEAR(h);
+    return h;
 }
 
-bool local_check_unchanged(const handle *h)
+static bool check_unchanged(const handle *h)
 {
     if (h->changing == 0)
         return true;
@@ -23,11 +28,27 @@ bool local_check_unchanged(const handle *h)
     return false;
 }
 
-/* arguments: (offset, element type, shape or None, stream or None, whether it is to be read-only). find says how many bytes
- * there are from the offset on. */
+/* Before a copy or fill, which is queued if it has a stream. Those are not made while something is taken away, which may have
+ * waited for queued work already. The library itself has others before it or behind it. */
+bool local_begin_work(handle *h, bool queued)
+{
+    if ((queued && !check_unchanged(h)) || !handle_use(h))
+        return false;
+    h->queueing += queued;
+    return true;
+}
+
+void local_end_work(handle *h, bool queued)
+{
+    h->queueing -= queued;
+    handle_unuse(h);
+}
+
+/* arguments: (offset, element type, shape or None, stream or None, whether it is to be read-only). None stands for the stream of
+ * a block, if it has one. find says how many bytes there are from the offset on. */
 PyObject *local_array(handle *h, PyObject *arguments, local_room *find)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = h->stream;
     uint64_t offset, room = 0;
     const element *type;
     PyObject *shape, *result = NULL;
@@ -46,7 +67,7 @@ PyObject *local_array(handle *h, PyObject *arguments, local_room *find)
     lease = hold_new(h, 1, 0);
     if (lease == NULL)
         return NULL;
-    if (!local_check_unchanged(h))
+    if (!check_unchanged(h))
         goto end;
     if (offset > h->bytes) {
         PyErr_Format(PyExc_ValueError, "offset %llu is behind the end", (unsigned long long)offset);
@@ -76,10 +97,15 @@ end:
 }
 
 /* Before [first, end) loses its memory (mode GVM_LEASE_READ) or is only read from then on (GVM_LEASE_WRITE): false, with the
- * exception set, if an array has some of it. */
+ * exception set, if an array has some of it, or work is being queued. Changes of a buffer may run side by side, as the library
+ * has them one after the other; those of a vector or a block may not, as what they take away depends on its length. */
 bool local_begin_change(handle *h, uint64_t first, uint64_t end, uint32_t mode)
 {
-    if (!handle_use(h))
+    if (h->queueing > 0) {
+        PyErr_SetString(PyExc_BufferError, "another thread queues a copy or fill just now");
+        return false;
+    }
+    if ((h->kind != KIND_BUFFER && !check_unchanged(h)) || !handle_use(h))
         return false;
     for (const hold *lease = h->holds; lease != NULL; lease = lease->next) {
         uint64_t at, past;
@@ -99,16 +125,6 @@ bool local_begin_change(handle *h, uint64_t first, uint64_t end, uint32_t mode)
     }
     h->changing++;
     return true;
-}
-
-/* None, or NULL with the exception for status set. */
-PyObject *local_end_change(handle *h, gvm_status status)
-{
-    if (status != GVM_OK)
-        raise_status();
-    h->changing--;
-    handle_unuse(h);
-    return status == GVM_OK ? Py_NewRef(Py_None) : NULL;
 }
 
 static gvm_status open_and_grant(handle *h, int32_t ordinal, gvm_access access, local_granter *grant)

@@ -66,11 +66,14 @@ struct handle {
     hold *holds;        /* linked likewise */
     gvm_device *device; /* open, for waiting; NULL in a connection */
     int32_t ordinal;
-    char *address;          /* of memory of this process alone: its first byte */
-    uint64_t bytes;         /* behind which there are none */
-    uint64_t elem_bytes;    /* of a vector */
-    stream_argument stream; /* of a block: behind whose work it is freed */
-    unsigned changing; /* calls under way that take memory or rights away: no arrays are made */
+    char *address;       /* of memory of this process alone: its first byte */
+    uint64_t bytes;      /* behind which there are none */
+    uint64_t elem_bytes; /* of a vector */
+    stream_argument stream; /* of a block: that it was allocated for, behind whose work its arrays are */
+    stream_argument ending; /* of a block: that close() had, behind whose work it is freed */
+    unsigned changing; /* calls under way that take memory or rights away: no arrays are made, and no work is queued */
+    unsigned queueing; /* calls under way that queue work: nothing is taken away */
+    bool consumed;     /* an array of it was given to a consumer, who may use it on any stream */
     bool cpu;          /* the CPU may use its memory, wherever that is */
     bool software;     /* a software GPU's: the CPU may use what a lease lends */
     bool readonly;     /* it was opened so */
@@ -167,12 +170,12 @@ PyObject *table_attach(PyObject *module, PyObject *arguments);
 /* local.c */
 typedef gvm_status local_room(handle *h, uint64_t offset, uint64_t *bytes, bool *readonly);
 PyObject *local_array(handle *h, PyObject *arguments, local_room *find);
+bool local_begin_work(handle *h, bool queued);
+void local_end_work(handle *h, bool queued);
 bool local_begin_change(handle *h, uint64_t first, uint64_t end, uint32_t mode);
-PyObject *local_end_change(handle *h, gvm_status status);
 typedef gvm_status local_granter(handle *h, gvm_device *peer, gvm_access access);
 PyObject *local_grant(handle *h, PyObject *arguments, local_granter *grant);
-bool local_check_unchanged(const handle *h);
-bool local_open(handle *h, int32_t ordinal);
+handle *local_new(handle_kind kind, int32_t ordinal);
 
 /* buffer.c, vector.c, heap.c */
 extern PyMethodDef buffer_methods[], vector_methods[], heap_methods[], block_methods[];
@@ -196,6 +199,7 @@ void hold_acquired(hold *h, uint32_t mode, uint32_t flags, stream_argument strea
 bool hold_check_live(const hold *h); /* false, and BufferError: it has ended */
 void hold_export(hold *h);
 void hold_unexport(hold *h);
+void hold_unexport_outside(hold *h);
 bool hold_is_on_cpu(const hold *h);
 bool hold_ready(PyObject *module);
 
@@ -237,6 +241,26 @@ PyObject *arrow_stream_next(PyObject *module, PyObject *capsule);
         if (handle_use(h)) { \
             WITHOUT_GIL(call_status = (call)); \
             (result) = call_status == GVM_OK ? (value) : raise_status(); \
+            handle_unuse(h); \
+        } \
+    } while (0)
+
+/* The same for a call that takes memory or rights away: local_begin_change() has the range and the mode. wait: whether work of
+ * this process that may use what is changed has to be over before. */
+#define CHANGE_HANDLE(result, h, first, end, mode, wait, call, value) \
+    do { \
+        gvm_status call_status = GVM_OK; \
+\
+        (result) = NULL; \
+        if (local_begin_change(h, first, end, mode)) { \
+            Py_BEGIN_ALLOW_THREADS; \
+            if (wait) \
+                call_status = gvm_device_synchronize((h)->device); \
+            if (call_status == GVM_OK) \
+                call_status = (call); \
+            Py_END_ALLOW_THREADS; \
+            (result) = call_status == GVM_OK ? (value) : raise_status(); \
+            (h)->changing--; \
             handle_unuse(h); \
         } \
     } while (0)

@@ -11,22 +11,17 @@ PyObject *space_create(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "iO&O&O&", &ordinal, get_u64, &options.budget_bytes, get_u32,
                           &options.wait_ms, get_u32, &options.flags))
         return NULL;
-    h = (handle *)handle_new(KIND_SPACE, NULL);
+    h = local_new(KIND_SPACE, ordinal);
     if (h == NULL)
         return NULL;
-    if (!local_open(h, ordinal))
-        goto fail;
     WITHOUT_GIL(status = gvm_space_create(h->device, &options, &h->of.space));
     if (status != GVM_OK) {
         raise_status();
-        goto fail;
+        Py_DECREF((PyObject *)h);
+        return NULL;
     }
     h->ended = false;
     return (PyObject *)h;
-
-fail:
-    Py_DECREF((PyObject *)h);
-    return NULL;
 }
 
 static PyObject *create_collection(PyObject *self, PyObject *arguments)

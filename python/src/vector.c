@@ -13,11 +13,9 @@ PyObject *vector_create(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "O&O&iO&O&", get_u64, &elem_bytes, get_u64, &max_count,
                           &ordinal, get_u64, &options.chunk_bytes, get_u32, &options.flags))
         return NULL;
-    h = (handle *)handle_new(KIND_VECTOR, NULL);
+    h = local_new(KIND_VECTOR, ordinal);
     if (h == NULL)
         return NULL;
-    if (!local_open(h, ordinal))
-        goto fail;
     Py_BEGIN_ALLOW_THREADS;
     status = gvm_vector_create(h->device, (size_t)elem_bytes, max_count, &options, &h->of.vector);
     if (status == GVM_OK) {
@@ -27,16 +25,13 @@ PyObject *vector_create(PyObject *Py_UNUSED(module), PyObject *arguments)
     Py_END_ALLOW_THREADS;
     if (status != GVM_OK) {
         raise_status();
-        goto fail;
+        Py_DECREF((PyObject *)h);
+        return NULL;
     }
     h->address = info.address;
     h->bytes = info.reserve_bytes;
     h->elem_bytes = elem_bytes;
     return (PyObject *)h;
-
-fail:
-    Py_DECREF((PyObject *)h);
-    return NULL;
 }
 
 /* ---- its length */
@@ -76,35 +71,29 @@ static PyObject *commit(PyObject *self, PyObject *arguments)
 static PyObject *resize(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
-    gvm_status status;
+    PyObject *result;
     uint64_t count;
 
     if (!PyArg_ParseTuple(arguments, "O&", get_u64, &count))
         return NULL;
-    if (!local_check_unchanged(h) || !local_begin_change(h, UINT64_MAX, UINT64_MAX, GVM_LEASE_READ))
-        return NULL;
-    WITHOUT_GIL(status = gvm_vector_resize(h->of.vector, count));
-    return local_end_change(h, status);
+    CHANGE_HANDLE(result, h, UINT64_MAX, UINT64_MAX, GVM_LEASE_READ, false,
+                  gvm_vector_resize(h->of.vector, count), Py_NewRef(Py_None));
+    return result;
 }
 
 static PyObject *shrink(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     handle *h = (handle *)self;
-    gvm_status status;
+    PyObject *result;
     uint64_t used;
 
     if (!handle_use(h))
         return NULL;
     used = gvm_vector_count(h->of.vector) * h->elem_bytes;
     handle_unuse(h);
-    if (!local_check_unchanged(h) || !local_begin_change(h, used, UINT64_MAX, GVM_LEASE_READ))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    status = gvm_device_synchronize(h->device);
-    if (status == GVM_OK)
-        status = gvm_vector_shrink(h->of.vector);
-    Py_END_ALLOW_THREADS;
-    return local_end_change(h, status);
+    CHANGE_HANDLE(result, h, used, UINT64_MAX, GVM_LEASE_READ, true,
+                  gvm_vector_shrink(h->of.vector), Py_NewRef(Py_None));
+    return result;
 }
 
 /* (elements, capacity): 0 for both in a child by fork */

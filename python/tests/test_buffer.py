@@ -39,8 +39,11 @@ class Stream:
         self.functions.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: function()))
         assert self.driver.cuLaunchHostFunc(ctypes.c_void_p(self.cuda_stream), self.functions[-1], None) == 0
 
-    def close(self):
+    def wait(self):
         assert self.driver.cuStreamSynchronize(ctypes.c_void_p(self.cuda_stream)) == 0
+
+    def close(self):
+        self.wait()
         assert self.driver.cuStreamDestroy_v2(ctypes.c_void_p(self.cuda_stream)) == 0
         assert self.driver.cuDevicePrimaryCtxRelease_v2(0) == 0
 
@@ -298,25 +301,61 @@ def test_copies_are_in_the_order_of_a_stream(buffer, streams):
 # ---- threads and processes
 
 
-def test_no_array_is_made_while_memory_is_taken_away(buffer, streams):
+def wait_until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("take", [lambda b: b.decommit(), lambda b: b.seal(), lambda b: b.move("host")], ids=["decommit", "seal", "move"])
+def test_nothing_uses_memory_that_is_being_taken_away(buffer, streams, take):
     go = threading.Event()
-    streams[0].call_back(lambda: go.wait(10))
-    taker = threading.Thread(target=buffer.decommit)
-    taker.start()  # waits for the stream
-    try:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
+    with gvmem.Buffer(2 * MIB) as other:
+        streams[0].call_back(lambda: go.wait(10))
+        taker = threading.Thread(target=take, args=(buffer,))
+        taker.start()  # waits for the stream
+        try:
+            wait_until(lambda: buffer._handle.users == 1)
+            for use in (buffer.array, lambda: buffer.fill(stream=streams[1]), lambda: buffer.copy_from(other, 5, stream=streams[1]),
+                        lambda: other.copy_from(buffer, 5, stream=streams[1])):
+                with pytest.raises(BufferError, match="just now"):
+                    use()
+            assert buffer._handle.users == 1 and other._handle.users == 0
+        finally:
+            go.set()
+            taker.join(10)
+    assert buffer._handle.users == 0 and buffer.array().nbytes == buffer.committed
+
+
+def test_memory_is_not_taken_away_while_a_thread_queues_a_fill(streams):
+    with gvmem.Buffer(2 * MIB, reserve=4 * MIB, chunk=2 * MIB) as made:
+        end, failures = threading.Event(), []
+
+        def fill():
+            while not end.is_set() and not failures:
+                try:
+                    made.fill(b"x", 0, 64, stream=streams[0])
+                    streams[0].wait()  # or the queue would grow without an end
+                except (BufferError, gvmem.errors.Absent):
+                    pass
+                except BaseException as error:
+                    failures.append(error)
+
+        thread = threading.Thread(target=fill)
+        thread.start()
+        taken, refused, late = 0, 0, time.monotonic() + 20
+        while (taken < 50 or refused < 50) and not failures and time.monotonic() < late:
             try:
-                buffer.array()
+                made.decommit()
+                taken += 1
+                made.commit(0, 2 * MIB)
             except BufferError as error:
-                assert "just now" in str(error)
-                break
-        else:
-            raise AssertionError("an array is made")
-    finally:
-        go.set()
-        taker.join(10)
-    assert buffer.committed == 0 and buffer.array().nbytes == 0
+                assert "queues" in str(error)
+                refused += 1
+        end.set()
+        thread.join()
+        assert not failures and taken >= 50 and refused >= 50
 
 
 def test_threads_make_arrays_while_one_takes_memory_away():

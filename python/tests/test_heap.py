@@ -1,5 +1,7 @@
 """Heaps and their blocks: when memory is freed, and behind what."""
 import gc
+import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -9,7 +11,7 @@ import pytest
 
 import gvmem
 from conftest import MIB
-from test_buffer import streams  # noqa: F401: a fixture
+from test_buffer import Stream, streams  # noqa: F401: a fixture
 
 KIB = 1 << 10
 
@@ -77,7 +79,8 @@ def test_heap_closed_ends_its_blocks_but_for_what_is_used():
     array = numpy.asarray(used.array())
     heap.close()
     assert unused.closed and used.closed
-    for call in (lambda: heap.alloc(1), heap.info, heap.trim, heap.blocks, heap.usage, unused.array, used.array, heap.check, lambda: heap.grant(1)):
+    for call in (lambda: heap.alloc(1), heap.info, heap.trim, heap.blocks, heap.usage, unused.array, used.array, heap.check, lambda: heap.grant(1),
+                 lambda: heap.save_snapshot("x")):
         with pytest.raises(ValueError, match="closed"):
             call()
     array[:] = 5
@@ -118,6 +121,38 @@ def test_heap_says_what_there_is(heap):
     del made
     heap.trim()
     assert heap.info().committed_bytes == 0 and heap.blocks() == [] and heap.usage() == []
+
+
+def test_heap_says_what_slabs_take(heap):
+    assert (heap.info().slabs, heap.info().slab_bytes) == (0, 0)
+    with heap.alloc(100):
+        info = heap.info()
+        assert info.slabs == 1 and 0 < info.slab_free_bytes < info.slab_bytes <= info.committed_bytes
+
+
+@pytest.mark.parametrize("size", [100, 3 * KIB, 20 * KIB, MIB])
+def test_block_is_aligned_as_asked(heap, size):
+    for align in (1, 256, 4 * KIB, 64 * KIB, 2 * MIB):
+        held = [heap.alloc(size, align=align), heap.alloc(size, align=align, stream=0, tag="aligned"), heap.alloc(size)]
+        assert [block.address % align for block in held[:2]] == [0, 0] and held[1].size == size
+        for block in held:
+            block.close()
+    for align in (0, -1, 3, 4 * MIB, "x", None):
+        with pytest.raises((gvmem.Error, ValueError, TypeError)):
+            heap.alloc(size, align=align)
+
+
+def test_snapshot_is_written(heap, tmp_path):
+    with heap.alloc(20 * KIB, tag="weights") as block:
+        for path in (tmp_path / "a", str(tmp_path / "a"), os.fsencode(tmp_path) + b"/\xff"):
+            heap.save_snapshot(path)
+            with open(path, "rb") as file:
+                segments = pickle.load(file)["segments"]
+            found = [part for segment in segments for part in segment["blocks"] if part["address"] == block.address]
+            assert [(part["requested_size"], part["state"]) for part in found] == [(20 * KIB, "active_allocated")]
+    for path, error in ((tmp_path / "no" / "folder", gvmem.Error), ("a\0b", ValueError), (5, TypeError), (None, TypeError)):
+        with pytest.raises(error):
+            heap.save_snapshot(path)
 
 
 def test_limit_is_kept(heap):
@@ -198,6 +233,58 @@ def test_block_is_freed_behind_its_stream(heap, streams):  # noqa: F811
     heap.end_stream(streams[0])
     heap.trim()
     assert heap.info().committed_bytes == 0 and heap.info().streams == 0
+
+
+def test_block_that_was_consumed_is_freed_behind_all_work(heap, streams):  # noqa: F811
+    first, second = streams
+    for said in (False, True):
+        go = threading.Event()
+        block = heap.alloc(MIB, stream=first)
+        array = numpy.asarray(block.array())
+        second.call_back(lambda go=go: go.wait(20))  # as a consumer's kernel does
+        if said:
+            block.close(stream=first)
+            del array  # waits for nothing
+            assert not go.is_set() and blocks(heap) == 0
+        else:
+            del array
+            closer = threading.Thread(target=block.close)
+            closer.start()
+            closer.join(0.1)
+            assert closer.is_alive() and blocks(heap) == 1
+        go.set()
+        if not said:
+            closer.join(20)
+        assert blocks(heap) == 0
+
+
+def test_array_of_a_block_is_ordered_behind_its_stream(heap, streams):  # noqa: F811
+    first, second = streams
+    block, done = heap.alloc(MIB, stream=first), []
+    for make, waits in ((block.array, True), (lambda: block[:5], True), (lambda: block.array(stream=second), False)):
+        go = threading.Event()
+        first.call_back(lambda go=go: go.wait(20))
+        consumer = threading.Thread(target=lambda make=make: done.append(numpy.asarray(make()).size))
+        consumer.start()
+        consumer.join(0.1 if waits else 20)
+        assert consumer.is_alive() == waits
+        go.set()
+        consumer.join(20)
+    assert done == [MIB, 5, MIB]
+
+
+def test_block_of_a_stream_that_has_ended_is_not_ordered_behind_it(heap):
+    stream = Stream()
+    block = heap.alloc(MIB, stream=stream)
+    closed, array = heap.alloc(MIB, stream=stream), block.array()
+    kept = closed.array()
+    closed.close(stream=stream)
+    heap.end_stream(stream)
+    stream.close()
+    assert numpy.asarray(array).size == numpy.asarray(block.array()).size == MIB
+    del array, kept
+    block.close()
+    assert blocks(heap) == 0
 
 
 def test_block_without_a_stream_is_freed_behind_all_work(heap, streams):  # noqa: F811

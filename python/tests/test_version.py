@@ -9,6 +9,7 @@ import pytest
 import gvmem
 
 OWN = [int(part) for part in gvmem.__version__.split(".")]
+BEFORE = (OWN[0], OWN[1] - 1) if OWN[1] > 0 else (OWN[0] - 1, 99)  # the minor version
 
 
 def import_beside(folder, version):
@@ -21,7 +22,7 @@ def import_beside(folder, version):
 
 
 @pytest.mark.parametrize("major, minor, patch, taken", [
-    (*OWN, True), (*OWN[:2], OWN[2] + 1, True), (OWN[0], OWN[1] + 1, 0, False), (OWN[0], OWN[1] - 1, 99, False), (OWN[0] + 1, *OWN[1:], False), (0, 0, 0, False),
+    (*OWN, True), (*OWN[:2], OWN[2] + 1, True), (OWN[0], OWN[1] + 1, 0, False), (*BEFORE, 99, False), (OWN[0] + 1, *OWN[1:], False), (0, 0, 0, False),
 ])
 def test_library_of_another_version_is_refused(tmp_path, major, minor, patch, taken):
     done = import_beside(tmp_path, major * 10000 + minor * 100 + patch)

@@ -44,6 +44,7 @@ COLUMNS = {  # type, value in row i, and what SQL says that it is in JSON
     "t": ("text", "repeat('\u00e9' || i, i % 5)", "t"),
     "by": ("bytea", "decode(repeat(md5(i::text), i % 3), 'hex')", "encode(by, 'hex')"),
     "li": ("int[]", "CASE WHEN i % 4 = 0 THEN '{}' ELSE ARRAY[i, NULL, -i] END", "li"),
+    "lu": ("uuid[]", "CASE WHEN i % 4 = 0 THEN '{}' ELSE ARRAY[md5(i::text)::uuid, NULL] END", "replace(lu::text, '-', '')::text[]"),
 }
 POSTGRES_DAYS, POSTGRES_US = 10957, 946684800000000  # from 1970 to 2000, which pgstrom's dates count from
 
@@ -79,7 +80,7 @@ def values_of(column):
         valid = valid & (offsets != 0)
     elif column.offsets is not None:
         offsets = numpy.asarray(column.offsets).tolist()
-        items = data.tolist() if info.arrow == "+L" else data.tobytes()
+        items = data.tobytes() if info.arrow != "+L" else data.tolist() if data.ndim == 1 else [bytes(value).hex() for value in data]
         if column.element_validity is not None:
             items = [item if known else None for item, known in zip(items, bits(column.element_validity, len(items)))]
         found = [items[offsets[row] : offsets[row + 1]] for row in range(rows)]
@@ -106,8 +107,9 @@ def compare_with_arrow(column):
     length, offset, buffers, parts = gvmem._gvmem.arrow_array(column.__arrow_c_array__()[1])
     expect((format, name, length, offset), (arrow, column.name, column.rows, 0), f"{column.name} in Arrow")
     if arrow == "+L":
+        elements = int(numpy.asarray(column.offsets)[-1])
         expect([child[:2] for child in children], [(column.info.arrow_element, "item")], f"{column.name}'s child")
-        expect((buffers, parts), ([validity, offsets], [(len(column.data), 0, [element_validity, data], [])]), f"{column.name}'s buffers")
+        expect((buffers, parts), ([validity, offsets], [(elements, 0, [element_validity, data], [])]), f"{column.name}'s buffers")
     else:
         expect((buffers, parts), ([validity, offsets, data] if arrow in ("U", "Z") else [validity, data], []), f"{column.name}'s buffers")
 
@@ -118,7 +120,7 @@ def compare(server, layout, rows):
         expect((table.name, table.layout, table.rows, list(table.columns)), ("ft", layout, rows, list(COLUMNS)), "the table")
         with table.read() as columns:
             for name in COLUMNS:
-                if name != "li" or layout == "arrow":  # of PostgreSQL's own arrays there is no more than a varlena
+                if name not in ("li", "lu") or layout == "arrow":  # of PostgreSQL's own arrays there is no more than a varlena
                     expect(values_of(columns[name]), rows_of(server, name), f"{name} of {layout}")
                 if layout == "arrow" and rows:
                     compare_with_arrow(columns[name])
