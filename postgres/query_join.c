@@ -194,6 +194,93 @@ is_compiled(PlannerInfo *root, const gstore_join_plan *plan)
 	return gstore_query_measure(&query, &size);
 }
 
+/* Of semi and anti joins: what is not known of a row behind them is which inner row it was. */
+static Relids
+hidden_tables(const gstore_join_plan *plan)
+{
+	Relids	  hidden = NULL;
+	ListCell *cell;
+
+	foreach(cell, plan->joins)
+	{
+		const gstore_query_join *join = lfirst(cell);
+
+		if (join->kind == GQUERY_JOIN_SEMI || join->kind == GQUERY_JOIN_ANTI)
+			hidden = bms_add_member(hidden, (int) join->relation);
+	}
+	return hidden;
+}
+
+bool
+gstore_join_hides(PlannerInfo *root, const gstore_join_plan *plan, const List *expressions)
+{
+	return bms_overlap(pull_varnos(root, (Node *) expressions), hidden_tables(plan));
+}
+
+/* What equals it behind the outer side's joins, and is not hidden there. NULL: nothing. */
+static Expr *
+find_shown(const EquivalenceClass *ec, Node *expression, const RelOptInfo *outer, Relids hidden)
+{
+	ListCell *cell;
+
+	foreach(cell, ec->ec_members)
+	{
+		const EquivalenceMember *member = lfirst(cell);
+
+		if (!member->em_is_const && !member->em_is_child &&
+			bms_is_subset(member->em_relids, outer->relids) && !bms_overlap(member->em_relids, hidden) &&
+			exprType((Node *) member->em_expr) == exprType(expression))
+			return member->em_expr;
+	}
+	return NULL;
+}
+
+/* A condition without hidden columns: PostgreSQL takes any of equal ones for it. NULL: there is none. */
+static RestrictInfo *
+show(PlannerInfo *root, RestrictInfo *info, const RelOptInfo *outer, Relids hidden)
+{
+	RestrictInfo *shown;
+	OpExpr		 *o;
+	ListCell	 *cell;
+
+	if (!bms_overlap(info->clause_relids, hidden))
+		return info;
+	if (info->parent_ec == NULL || !IsA(info->clause, OpExpr))
+		return NULL;
+	shown = makeNode(RestrictInfo);
+	*shown = *info;
+	shown->clause = (Expr *) (o = copyObject((OpExpr *) info->clause));
+	foreach(cell, o->args)
+	{
+		if (bms_overlap(pull_varnos(root, lfirst(cell)), hidden))
+			lfirst(cell) = find_shown(info->parent_ec, lfirst(cell), outer, hidden);
+		if (lfirst(cell) == NULL)
+			return NULL;
+	}
+	shown->left_relids = pull_varnos(root, linitial(o->args));
+	shown->right_relids = pull_varnos(root, lsecond(o->args));
+	shown->clause_relids = bms_union(shown->left_relids, shown->right_relids);
+	return shown;
+}
+
+/* False: a condition cannot be evaluated. */
+static bool
+show_all(PlannerInfo *root, List *infos, const RelOptInfo *outer, Relids hidden, List **shown)
+{
+	ListCell *cell;
+
+	*shown = NIL;
+	foreach(cell, infos)
+	{
+		RestrictInfo *info = show(root, lfirst_node(RestrictInfo, cell), outer, hidden);
+
+		if (info == NULL)
+			return false;
+		*shown = lappend(*shown, info);
+	}
+	return true;
+}
+
 static gstore_join_plan *
 make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner,
 		  gquery_join kind, List *infos)
@@ -203,7 +290,8 @@ make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *
 	gstore_query_join	   *join;
 	double					matches;
 
-	if (before == NULL || !is_table(root, inner) || list_length(before->joins) == GQUERY_JOINS_MAX)
+	if (before == NULL || !is_table(root, inner) || list_length(before->joins) == GQUERY_JOINS_MAX ||
+		!show_all(root, infos, outer, hidden_tables(before), &infos))
 		return NULL;
 	join = palloc0(sizeof *join);
 	join->relation = inner->relid;

@@ -41,6 +41,10 @@ typedef struct gstore_join_plan
 /* GetForeignJoinPaths. */
 extern void gstore_join_callbacks(FdwRoutine *routine);
 
+/* Whether an expression has columns of a table that is joined by a semi or anti join, as those of equivalence classes may. */
+extern bool
+gstore_join_hides(PlannerInfo *root, const gstore_join_plan *plan, const List *expressions);
+
 /* Whether a path to rows of a query joins some of them on the GPU. */
 extern bool gstore_join_has_gpu(const Path *path);
 

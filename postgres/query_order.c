@@ -183,12 +183,17 @@ numbers_of(const PathTarget *target)
 	return numbers;
 }
 
-/* The local plan's rows have their ctid, by which they are known. */
+/*
+ * The local plan's rows have their ctid, by which they are known. Marked as needed, as a plan node above the scan, of a pseudoconstant
+ * condition, would otherwise be given the table's columns alone.
+ */
 static void
-add_ctid(PlannerInfo *root, const RelOptInfo *rel, Path *local)
+add_ctid(PlannerInfo *root, RelOptInfo *rel, Path *local)
 {
 	PathTarget *target = copy_pathtarget(rel->reltarget);
+	Relids	   *needed = &rel->attr_needed[SelfItemPointerAttributeNumber - rel->min_attr];
 
+	*needed = bms_add_member(*needed, 0);
 	local->pathtarget = target;
 	if (list_member_int(numbers_of(target), SelfItemPointerAttributeNumber))
 		return;

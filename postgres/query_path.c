@@ -458,7 +458,9 @@ gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, gstore_join_plan *p
 							 .joins = plan->joins,
 							 .keys = joined->reltarget->exprs,
 							 .unset = gstore_unset_planned(root)};
-	if (plan->local == NULL || root->hasPseudoConstantQuals || !gstore_query_measure(&p.query, &size))
+	if (plan->local == NULL || root->hasPseudoConstantQuals ||
+		gstore_join_hides(root, plan, joined->reltarget->exprs) ||
+		!gstore_query_measure(&p.query, &size))
 		return;
 	startup = cost_of_run(root, joined, &p, &size);
 	path = create_foreign_join_path(

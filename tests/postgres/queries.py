@@ -552,6 +552,11 @@ def error_without_limit(connection, query):
     return fail_or_rows(connection, LIMIT.sub("", query.replace("@", "heap")))[0] if " GROUP BY " in query else None
 
 
+def is_of_plan(error, query):
+    """An error of a value (class 22) in a join: PostgreSQL evaluates no condition on one side if it has found the other side empty, which some plans do first."""
+    return error.startswith("22") and bool(re.search(" JOIN |EXISTS", query))
+
+
 def compare(connection, query, table, analyze):
     """Of the same query on the heap, and on the table by both ways. Returns whether the GPU has computed; Failed: they differ."""
     wanted_error, wanted, _ = fail_or_rows(connection, query.replace("@", "heap"))
@@ -562,7 +567,7 @@ def compare(connection, query, table, analyze):
         on_gpu |= gpu
         if way == "off" and gpu:
             raise private.Failed(f"the GPU computes though it is not to: {text}")
-        if error and not wanted_error and error != error_without_limit(connection, query):
+        if error and not wanted_error and not is_of_plan(error, query) and error != error_without_limit(connection, query):
             raise private.Failed(f"gpu_queries {way}: {error}, and the heap raises no error: {text}")
         if not error and not wanted_error and rows != wanted:
             some = [(wire.fields(a), wire.fields(b)) for a, b in zip(wanted, rows) if a != b][:3]
