@@ -151,10 +151,11 @@ static bool check_column(checker *c, uint32_t column)
 
 static bool check_load(checker *c, uint32_t column)
 {
-    const gquery_column *loaded = &c->program->columns[column];
+    const gquery_column *loaded;
 
     if (!check_column(c, column))
         return false;
+    loaded = &c->program->columns[column];
     if (gquery_is_text(loaded->form) && !gquery_is_numbered(loaded))
         return refuse(c, "a text is not loaded");
     c->is_numbered |= gquery_is_numbered(loaded);

@@ -44,9 +44,12 @@ static int begin(void **state)
                : 1;
 }
 
+static atomic_bool gate; /* false: streams that hold_stream() holds wait */
+
 static int end(void **state)
 {
     (void)state;
+    atomic_store(&gate, true); /* a test that has failed may have left it */
     gvm_heap_destroy(heap);
     heap = NULL;
     gvm_device_close(device);
@@ -129,8 +132,6 @@ static CUstream make_stream(void)
 }
 
 /* Holds a stream until it is let go. */
-static atomic_bool gate;
-
 static void wait_at_gate(void *arg)
 {
     (void)arg;

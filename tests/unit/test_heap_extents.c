@@ -84,7 +84,7 @@ static void extents_are_all_of_the_memory(void **state)
         }
         assert_ptr_equal(e->address, blocks[live].address);
         assert_int_equal(e->size_bytes, blocks[live].size_bytes);
-        assert_ptr_equal(e->tag, blocks[live].tag);
+        assert_string_equal(e->tag, blocks[live].tag);
         assert_int_equal(e->ordered, strcmp(e->tag, "stream") == 0);
         assert_ptr_equal(e->stream, e->ordered ? stream : NULL);
         live++;
