@@ -7,11 +7,13 @@
 
 #include "catalog/pg_aggregate.h"
 #include "executor/executor.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 
+#include "postgres/form.h"
 #include "postgres/qual.h"
 #include "postgres/query_compiled.h"
 #include "postgres/query_join.h"
@@ -130,6 +132,32 @@ add_distinct(gstore_compiled *c, gstore_aggregate *o, Node *argument, const Node
 	return true;
 }
 
+/* A column of a type that is not on the stack. */
+static bool
+is_other_column(const Node *node)
+{
+	int32 typmod = exprTypmod(node);
+	Oid	  type = getBaseTypeAndTypmod(exprType(node), &typmod);
+	int	  precision, scale;
+
+	return IsA(node, Var) &&
+		(!gstore_is_compiled_type(type) ||
+		 (type == NUMERICOID && !gstore_form_decimal(typmod, &precision, &scale)));
+}
+
+/* Its values are not read to be counted: rows are, where it is not NULL. */
+static Node *
+count_not_null(Node *column, Node *filter)
+{
+	NullTest *test = makeNode(NullTest);
+
+	test->arg = (Expr *) column;
+	test->nulltesttype = IS_NOT_NULL;
+	test->location = -1;
+	return filter == NULL ? (Node *) test
+						  : (Node *) makeBoolExpr(AND_EXPR, list_make2(filter, test), -1);
+}
+
 static bool
 add_output(gstore_compiled *c, const Aggref *aggregate)
 {
@@ -150,9 +178,16 @@ add_output(gstore_compiled *c, const Aggref *aggregate)
 		return false;
 	if (is_distinct(o->function, aggregate))
 		return add_distinct(c, o, argument, filter);
+	if (o->function->aggregate == GQUERY_COUNT && is_other_column(argument))
+	{
+		filter = count_not_null(argument, filter);
+		argument = NULL;
+	}
 	o->accumulator = find_accumulator(c, argument, filter, false);
 	a = &c->accumulators[o->accumulator];
-	if (is_counted(o))
+	if (argument == NULL)
+		a->wanted |= 1u << GQUERY_COUNT_ROWS;
+	else if (is_counted(o))
 		a->counted = true;
 	if (o->function->aggregate != GQUERY_COUNT)
 		a->wanted |= 1u << o->function->aggregate;

@@ -207,7 +207,7 @@ static bool find_or_build(gquery_query *q, gquery_inner *inner)
 
 static bool is_read(const gquery_instruction *i)
 {
-    return i->op == GQUERY_LOAD || i->op == GQUERY_TEXT;
+    return i->op == GQUERY_LOAD || i->op == GQUERY_LOAD_NULL || i->op == GQUERY_TEXT;
 }
 
 /* Reads the columns that the query's program has of the table, in their order, and gathers those that the query does. */
