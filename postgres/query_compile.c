@@ -490,15 +490,59 @@ add_key_column(gstore_compiled *c, gstore_emitter *e, Node *key)
 	return true;
 }
 
+/* One that is read by its row's number. */
+static bool
+add_late_column(gstore_compiled *c, const gstore_emitter *e, const Node *key)
+{
+	uint32 table;
+
+	if (!gstore_find_row(e, key, &table))
+		return false;
+	c->key_late[c->key_count++] = 1 + (int) table;
+	return true;
+}
+
+static bool
+add_key(gstore_compiled *c, gstore_emitter *e, Node *key)
+{
+	const int words = c->key_words;
+
+	c->key_late[c->key_count] = 0;
+	if (add_key_column(c, e, key))
+		return true;
+	c->key_words = words;
+	return add_late_column(c, e, key);
+}
+
+/* Numbers of rows of this table, behind the values, if a column needs them. */
+static bool
+add_row_words(gstore_compiled *c, int table)
+{
+	for (int i = 0; i < c->key_count; i++)
+		if (c->key_late[i] == 1 + table)
+		{
+			if (c->key_words == GQUERY_COLUMNS_MAX)
+				return false;
+			c->gathered[c->key_words] = (uint32) table | GQUERY_GATHER_ROW;
+			c->row_words[table] = c->key_words++;
+			c->late_count++;
+			return true;
+		}
+	return true;
+}
+
 static bool
 emit_rows(gstore_compiled *c, gstore_emitter *e)
 {
 	ListCell *cell;
 
-	c->key_count = c->key_words = 0;
+	c->key_count = c->key_words = c->late_count = 0;
 	c->gathers = true;
 	foreach(cell, c->query.keys)
-		if (!add_key_column(c, e, lfirst(cell)))
+		if (!add_key(c, e, lfirst(cell)))
+			return false;
+	for (int table = 0; table <= list_length(c->query.joins); table++)
+		if (!add_row_words(c, table))
 			return false;
 	return gstore_emit(e, GQUERY_APPEND, 0, 0);
 }
@@ -601,6 +645,7 @@ create_compiled(const gstore_query *query)
 	c->outputs = palloc0(sizeof *c->outputs * (count + 1));
 	c->key_types = palloc0(sizeof *c->key_types * (Size) (list_length(query->keys) + 1));
 	c->key_scales = palloc0(sizeof *c->key_scales * (Size) (list_length(query->keys) + 1));
+	c->key_late = palloc0(sizeof *c->key_late * (Size) (list_length(query->keys) + 1));
 	if (query->joins != NIL)
 		c->builds = palloc(sizeof *c->builds * (Size) list_length(query->joins));
 	return c;
@@ -632,8 +677,9 @@ gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .unset = query->unset};
 	const bool		 done = emit_query(c, &e);
 
-	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises,
-								gstore_query_kind_of(c), list_numbered(query, e.program)};
+	*size = (gstore_query_size){
+		(int) e.program->code_count,	 e.columns,	   c->raises, gstore_query_kind_of(c),
+		list_numbered(query, e.program), c->late_count};
 	pfree(e.program);
 	if (c->builds != NULL)
 		pfree(c->builds);

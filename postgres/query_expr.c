@@ -364,6 +364,14 @@ is_column(const gstore_emitter *e, const Node *node)
 }
 
 bool
+gstore_find_row(const gstore_emitter *e, const Node *node, uint32 *table)
+{
+	bool outer;
+
+	return is_column(e, node) && find_table(e, (const Var *) node, table, &outer);
+}
+
+bool
 gstore_emit_joined(gstore_emitter *e, const Node *node, int which, uint32 *at, gstore_emitted *out)
 {
 	return is_column(e, node) && !gstore_is_text(getBaseType(((const Var *) node)->vartype)) &&

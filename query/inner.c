@@ -232,7 +232,7 @@ static void list_columns(const gquery_window *w, uint32_t t, gquery_window *part
     for (uint32_t i = 0; i < w->gather_count; i++) {
         const uint32_t column = w->gather[i] & ~GQUERY_GATHER_HIGH;
 
-        if (whole->columns[column].table == 1 + t)
+        if ((column & GQUERY_GATHER_ROW) == 0 && whole->columns[column].table == 1 + t)
             part->gather[part->gather_count++] = places[column];
     }
 }

@@ -425,10 +425,7 @@ class Query:
         """Joined rows: all of them, or the first ones in an order of all that they have."""
         rng = self.rng
         source, names, _ = self.join()
-        names = [name for name in names if not name.endswith("jt")]
-        wanted = ["id"] + rng.sample(list(COLUMNS), rng.randint(0, 4)) + rng.sample(names, min(len(names), rng.randint(1, 4)))
-        if rng.random() < 0.1:  # which the GPU returns none of
-            wanted.append(rng.choice([*TEXTS, *(name.replace("jk2", "jt") for name in names if name.endswith("jk2"))]))
+        wanted = ["id"] + rng.sample([*COLUMNS, *OTHERS], rng.randint(0, 4)) + rng.sample(names, min(len(names), rng.randint(1, 4)))
         if rng.random() < 0.2:
             wanted.append(self.expression(self.kind(), 1))
         limit = f" ORDER BY {', '.join(str(i + 1) for i in range(len(wanted)))} LIMIT {rng.choice((1, 20, 900))}" if rng.random() < 0.2 else ""
