@@ -7,11 +7,13 @@
 
 #include "catalog/pg_aggregate.h"
 #include "executor/executor.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 
+#include "postgres/form.h"
 #include "postgres/qual.h"
 #include "postgres/query_compiled.h"
 #include "postgres/query_join.h"
@@ -130,6 +132,32 @@ add_distinct(gstore_compiled *c, gstore_aggregate *o, Node *argument, const Node
 	return true;
 }
 
+/* A column of a type that is not on the stack. */
+static bool
+is_other_column(const Node *node)
+{
+	int32 typmod = exprTypmod(node);
+	Oid	  type = getBaseTypeAndTypmod(exprType(node), &typmod);
+	int	  precision, scale;
+
+	return IsA(node, Var) &&
+		(!gstore_is_compiled_type(type) ||
+		 (type == NUMERICOID && !gstore_form_decimal(typmod, &precision, &scale)));
+}
+
+/* Its values are not read to be counted: rows are, where it is not NULL. */
+static Node *
+count_not_null(Node *column, Node *filter)
+{
+	NullTest *test = makeNode(NullTest);
+
+	test->arg = (Expr *) column;
+	test->nulltesttype = IS_NOT_NULL;
+	test->location = -1;
+	return filter == NULL ? (Node *) test
+						  : (Node *) makeBoolExpr(AND_EXPR, list_make2(filter, test), -1);
+}
+
 static bool
 add_output(gstore_compiled *c, const Aggref *aggregate)
 {
@@ -150,9 +178,16 @@ add_output(gstore_compiled *c, const Aggref *aggregate)
 		return false;
 	if (is_distinct(o->function, aggregate))
 		return add_distinct(c, o, argument, filter);
+	if (o->function->aggregate == GQUERY_COUNT && is_other_column(argument))
+	{
+		filter = count_not_null(argument, filter);
+		argument = NULL;
+	}
 	o->accumulator = find_accumulator(c, argument, filter, false);
 	a = &c->accumulators[o->accumulator];
-	if (is_counted(o))
+	if (argument == NULL)
+		a->wanted |= 1u << GQUERY_COUNT_ROWS;
+	else if (is_counted(o))
 		a->counted = true;
 	if (o->function->aggregate != GQUERY_COUNT)
 		a->wanted |= 1u << o->function->aggregate;
@@ -455,15 +490,59 @@ add_key_column(gstore_compiled *c, gstore_emitter *e, Node *key)
 	return true;
 }
 
+/* One that is read by its row's number. */
+static bool
+add_late_column(gstore_compiled *c, const gstore_emitter *e, const Node *key)
+{
+	uint32 table;
+
+	if (!gstore_find_row(e, key, &table))
+		return false;
+	c->key_late[c->key_count++] = 1 + (int) table;
+	return true;
+}
+
+static bool
+add_key(gstore_compiled *c, gstore_emitter *e, Node *key)
+{
+	const int words = c->key_words;
+
+	c->key_late[c->key_count] = 0;
+	if (add_key_column(c, e, key))
+		return true;
+	c->key_words = words;
+	return add_late_column(c, e, key);
+}
+
+/* Numbers of rows of this table, behind the values, if a column needs them. */
+static bool
+add_row_words(gstore_compiled *c, int table)
+{
+	for (int i = 0; i < c->key_count; i++)
+		if (c->key_late[i] == 1 + table)
+		{
+			if (c->key_words == GQUERY_COLUMNS_MAX)
+				return false;
+			c->gathered[c->key_words] = (uint32) table | GQUERY_GATHER_ROW;
+			c->row_words[table] = c->key_words++;
+			c->late_count++;
+			return true;
+		}
+	return true;
+}
+
 static bool
 emit_rows(gstore_compiled *c, gstore_emitter *e)
 {
 	ListCell *cell;
 
-	c->key_count = c->key_words = 0;
+	c->key_count = c->key_words = c->late_count = 0;
 	c->gathers = true;
 	foreach(cell, c->query.keys)
-		if (!add_key_column(c, e, lfirst(cell)))
+		if (!add_key(c, e, lfirst(cell)))
+			return false;
+	for (int table = 0; table <= list_length(c->query.joins); table++)
+		if (!add_row_words(c, table))
 			return false;
 	return gstore_emit(e, GQUERY_APPEND, 0, 0);
 }
@@ -566,6 +645,7 @@ create_compiled(const gstore_query *query)
 	c->outputs = palloc0(sizeof *c->outputs * (count + 1));
 	c->key_types = palloc0(sizeof *c->key_types * (Size) (list_length(query->keys) + 1));
 	c->key_scales = palloc0(sizeof *c->key_scales * (Size) (list_length(query->keys) + 1));
+	c->key_late = palloc0(sizeof *c->key_late * (Size) (list_length(query->keys) + 1));
 	if (query->joins != NIL)
 		c->builds = palloc(sizeof *c->builds * (Size) list_length(query->joins));
 	return c;
@@ -597,8 +677,9 @@ gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .unset = query->unset};
 	const bool		 done = emit_query(c, &e);
 
-	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises,
-								gstore_query_kind_of(c), list_numbered(query, e.program)};
+	*size = (gstore_query_size){
+		(int) e.program->code_count,	 e.columns,	   c->raises, gstore_query_kind_of(c),
+		list_numbered(query, e.program), c->late_count};
 	pfree(e.program);
 	if (c->builds != NULL)
 		pfree(c->builds);

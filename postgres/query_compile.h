@@ -65,6 +65,7 @@ typedef struct gstore_query_size
 	bool			  raises;  /* a condition, or a list's key, may raise an error */
 	gstore_query_kind kind;
 	List			 *numbered; /* for each text by which rows are grouped, its relation */
+	int				  late;		/* of joined rows: tables with columns of gstore_query_late() */
 } gstore_query_size;
 
 /* False: it cannot be compiled. */
@@ -95,6 +96,14 @@ extern int gstore_query_texts(const gstore_compiled *compiled, gquery_wanted_tex
  */
 extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *record,
 								const uint32 *text_words, Datum *values, bool *nulls);
+
+/*
+ * Of joined rows, columns whose values records do not have, but the numbers of their rows: 1 + the table of a key; 0: gstore_query_result() has its value. And the row of a
+ * table that has such columns; false: it has none.
+ */
+extern int gstore_query_late(const gstore_compiled *compiled, int key);
+extern bool
+gstore_query_row(const gstore_compiled *compiled, const uint64 *record, int table, uint64 *row);
 
 /*
  * A record's words but those of texts, after the program was compiled. Of a list: keys, by which entries ascend as int64, then the row. Of groups, those

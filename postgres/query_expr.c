@@ -275,26 +275,38 @@ find_scale(const gstore_column *stored, const Var *var, int *scale)
 
 /* The place of a column in the program. False: there is no room, or an older version of the table has another type. */
 static bool
+add_column(gstore_emitter *e, const gquery_column *column, uint32 *at)
+{
+	const gstore_column *stored = stored_column(e, column->table, (int) column->number);
+	gquery_program		*p = e->program;
+
+	if (stored != NULL && getBaseType(stored->type) != column->type)
+		return false;
+	for (*at = 0; *at < p->column_count; (*at)++)
+		if (p->columns[*at].table == column->table && p->columns[*at].number == column->number &&
+			p->columns[*at].form == column->form && p->columns[*at].bias == column->bias)
+			return true;
+	if (*at == GQUERY_COLUMNS_MAX)
+		return false;
+	p->columns[p->column_count++] = *column;
+	return true;
+}
+
+/* Of one whose values are read. False: as above, or programs have no such type. */
+static bool
 place_column(gstore_emitter *e, uint32 table, int number, Oid type, int which, uint32 *at)
 {
 	const bool			 arrow = e->view != NULL && e->view[table].arrow;
 	const gstore_column *stored = stored_column(e, table, number);
-	const uint32		 form = gstore_is_text(type) ? form_of_text(stored, arrow)
-													 : form_of(type, arrow) + (uint32) which;
-	const int64			 bias = gstore_is_text(type) ? which : bias_of(e, type, arrow);
-	gquery_program		*p = e->program;
+	const gquery_column	 column = {.table = table,
+								   .number = (uint32) number,
+								   .type = type,
+								   .form = gstore_is_text(type) ? form_of_text(stored, arrow)
+																: form_of(type, arrow) + (uint32) which,
+								   .bias = gstore_is_text(type) ? which : bias_of(e, type, arrow)};
 
-	if ((!gstore_is_compiled_type(type) && !gstore_is_text(type)) ||
-		(stored != NULL && getBaseType(stored->type) != type))
+	if ((!gstore_is_compiled_type(type) && !gstore_is_text(type)) || !add_column(e, &column, at))
 		return false;
-	for (*at = 0; *at < p->column_count; (*at)++)
-		if (p->columns[*at].table == table && p->columns[*at].number == (uint32) number &&
-			p->columns[*at].form == form && p->columns[*at].bias == bias)
-			return true;
-	if (*at == GQUERY_COLUMNS_MAX)
-		return false;
-	p->columns[p->column_count++] = (gquery_column){
-		.table = table, .number = (uint32) number, .type = type, .form = form, .bias = bias};
 	if (table == 0)
 		e->columns = bms_add_member(e->columns, number);
 	return true;
@@ -317,6 +329,23 @@ find_column(gstore_emitter *e, const Var *var, int which, uint32 *at, gstore_emi
 		place_column(e, table, var->varattno, out->type, which, at);
 }
 
+/* Of one of any type, of which nothing is read but which rows are NULL: by a bitmap, or where variable lengths lie in format 'pgstrom'. */
+static bool
+place_nulls(gstore_emitter *e, const Var *var, uint32 *at)
+{
+	gquery_column column = {.number = (uint32) var->varattno, .type = getBaseType(var->vartype)};
+	const gstore_column *stored;
+	bool				 outer;
+
+	if (!find_table(e, var, &column.table, &outer))
+		return false;
+	stored = stored_column(e, column.table, var->varattno);
+	column.form = stored != NULL && gstore_is_variable(stored) && !gstore_is_arrow(stored)
+		? GQUERY_TEXT_BODIES
+		: GQUERY_U8;
+	return add_column(e, &column, at);
+}
+
 bool
 gstore_emit_gathered(gstore_emitter *e, int number, Oid type, uint32 *at)
 {
@@ -332,6 +361,14 @@ is_column(const gstore_emitter *e, const Node *node)
 
 	return IsA(node, Var) && var->varlevelsup == 0 && var->varattno > 0 &&
 		find_table(e, var, &table, &outer);
+}
+
+bool
+gstore_find_row(const gstore_emitter *e, const Node *node, uint32 *table)
+{
+	bool outer;
+
+	return is_column(e, node) && find_table(e, (const Var *) node, table, &outer);
 }
 
 bool
@@ -665,7 +702,10 @@ emit_null_test(gstore_emitter *e, NullTest *test, gstore_emitted *out)
 		return false;
 	if (is_column(e, (Node *) var))
 	{
-		if (!find_column(e, var, 0, &at, out) || !gstore_emit(e, GQUERY_LOAD_NULL, at, 0))
+		const bool is_loaded = gstore_is_compiled_type(getBaseType(var->vartype)) &&
+			find_column(e, var, 0, &at, out);
+
+		if ((!is_loaded && !place_nulls(e, var, &at)) || !gstore_emit(e, GQUERY_LOAD_NULL, at, 0))
 			return false;
 	}
 	else if (!gstore_emit_expression(e, (Node *) test->arg, out) ||

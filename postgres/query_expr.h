@@ -84,6 +84,8 @@ extern bool gstore_emit_gathered(gstore_emitter *emitter, int number, Oid type, 
 /* Likewise of any table, of what is a column alone. which: as of gstore_emit_word(). */
 extern bool gstore_emit_joined(gstore_emitter *emitter, const Node *node, int which, uint32 *at,
 							   gstore_emitted *out);
+/* The table of what is a column alone, of any type: its number in the program. False: it is none. */
+extern bool gstore_find_row(const gstore_emitter *emitter, const Node *node, uint32 *table);
 
 /*
  * An expression that depends on no row. True: its value is known in this pass. raises: it is not, and to evaluate it may raise an

@@ -41,6 +41,7 @@
 #include "postgres/query_run.h"
 #include "postgres/query_scan.h"
 #include "postgres/reload.h"
+#include "postgres/row_reader.h"
 #include "postgres/scan.h"
 #include "postgres/settings.h"
 #include "postgres/tid.h"
@@ -49,7 +50,6 @@
 #define LIST_ROWS		64
 #define LIST_ROWS_MOST	(UINT64CONST(1) << 20)
 #define LIST_ROWS_TIMES 10
-#define READ_ROWS		256 /* at a time, at most */
 #define TIMES_MOST		1000
 #define ROW_COST		0.3 /* of a row that is read by its number */
 
@@ -327,14 +327,10 @@ typedef struct order_state
 	uint64		wanted; /* entries that the LIMIT needs, about; 0: not known */
 	int64	   *entries;
 	uint64 words, count, max, at; /* of the list; max: it has all rows if it has fewer entries */
-	Bitmapset	  *columns;
-	int			  *indexes; /* attribute numbers - 1 */
-	int			   index_count;
-	gstore_batch  *batches[READ_ROWS]; /* of entries [read_from, read_to); NULL: not made yet */
-	uint64		   read_from, read_to;
-	Bitmapset	  *bare;
-	gstore_output *output;
-	uint64		   bytes; /* moved */
+	Bitmapset		  *columns, *bare;
+	gstore_row_reader *reader;	/* NULL: not made yet */
+	uint64			   read_to; /* entries that were read */
+	uint64			   bytes;	/* moved */
 } order_state;
 
 static void
@@ -356,12 +352,8 @@ begin_order(ForeignScanState *node, int flags)
 	state->rest = ExecInitQual(lthird(plan->fdw_exprs), &node->ss.ps);
 	state->limits = ExecInitExprList(lfourth(plan->fdw_exprs), &node->ss.ps);
 	state->times = (uint64) linitial_int(list_nth(plan->fdw_private, 4));
-	state->indexes = palloc(sizeof(int) * (Size) (list_length(linitial(plan->fdw_private)) + 1));
 	foreach(cell, (List *) linitial(plan->fdw_private))
-	{
 		state->columns = bms_add_member(state->columns, lfirst_int(cell));
-		state->indexes[state->index_count++] = lfirst_int(cell) - 1;
-	}
 	foreach(cell, (List *) lsecond(plan->fdw_private))
 		state->bare = bms_add_member(state->bare, lfirst_int(cell));
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore order",
@@ -373,11 +365,10 @@ end_lists(order_state *state)
 {
 	gstore_run_end(&state->run);
 	MemoryContextReset(state->context);
-	memset(state->batches, 0, sizeof state->batches);
-	state->output = NULL;
+	state->reader = NULL;
 	state->entries = NULL;
 	state->listed = NULL;
-	state->count = state->at = state->max = state->read_from = state->read_to = 0;
+	state->count = state->at = state->max = state->read_to = 0;
 	state->phase = PHASE_BEFORE;
 }
 
@@ -427,7 +418,7 @@ take_entries(order_state *state)
 		if (row_at(state, i) >= state->view.rows)
 			elog(ERROR, "the executor of queries has returned no valid result");
 	state->count = rows;
-	state->at = state->read_from = state->read_to = 0;
+	state->at = state->read_to = 0;
 	return true;
 }
 
@@ -527,51 +518,34 @@ make_next_list(ForeignScanState *node, order_state *state)
 
 /* ---- rows */
 
-static gstore_batch *
-batch_of(ForeignScanState *node, order_state *state, uint64 at)
-{
-	gstore_batch **batch = &state->batches[at];
-
-	if (*batch == NULL)
-	{
-		*batch = gstore_batch_create(RelationGetDescr(node->ss.ss_currentRelation)->natts);
-		(*batch)->bare = state->bare;
-	}
-	return *batch;
-}
-
 /* The columns of the next rows: of no more than the LIMIT needs, at first. */
 static void
 read_rows(ForeignScanState *node, order_state *state)
 {
 	MemoryContext old = MemoryContextSwitchTo(state->context);
 	const uint64  most = state->at < state->wanted ? state->wanted - state->at : LIST_ROWS;
+	uint64		  rows[GSTORE_READER_ROWS];
 
-	state->read_from = state->at;
-	state->read_to = Min(state->at + Min(most, READ_ROWS), state->count);
-	for (uint64 at = state->read_from; at < state->read_to; at++)
-		gstore_batch_move(batch_of(node, state, at - state->read_from), row_at(state, at), 1);
-	state->bytes += gstore_read_batches(state->batches, (int) (state->read_to - state->read_from),
-										&state->view, state->columns);
-	if (state->output == NULL)
-		state->output = gstore_output_create(RelationGetDescr(node->ss.ss_currentRelation)->natts);
+	if (state->reader == NULL)
+		state->reader = gstore_row_reader_create(&state->view,
+												 RelationGetDescr(node->ss.ss_currentRelation)->natts,
+												 state->columns, state->bare);
+	state->read_to = state->at + Min(Min(most, lengthof(rows)), state->count - state->at);
+	for (uint64 at = state->at; at < state->read_to; at++)
+		rows[at - state->at] = row_at(state, at);
+	state->bytes += gstore_row_reader_read(state->reader, rows, (int) (state->read_to - state->at));
 	MemoryContextSwitchTo(old);
 }
 
 static bool
 next_listed_row(ForeignScanState *node, order_state *state, TupleTableSlot *slot)
 {
-	gstore_batch *batch;
-
 	CHECK_FOR_INTERRUPTS();
 	if (state->at == state->count && (state->max == 0 || !make_next_list(node, state)))
 		return false;
 	if (state->at >= state->read_to)
 		read_rows(node, state);
-	batch = state->batches[state->at - state->read_from];
-	gstore_output_begin(state->output, batch, &state->view, state->indexes, state->index_count);
-	memset(slot->tts_isnull, true, sizeof(bool) * (Size) slot->tts_tupleDescriptor->natts);
-	gstore_output_fill(state->output, 0, slot);
+	gstore_row_reader_fill(state->reader, row_at(state, state->at), slot);
 	gstore_row_to_tid(row_at(state, state->at), &slot->tts_tid);
 	state->at++;
 	ExecStoreVirtualTuple(slot);

@@ -187,6 +187,8 @@ gstore_query_result(const gstore_compiled *c, const uint64 *record, const uint32
 
 	for (int i = 0; i < c->key_count; i++)
 	{
+		if (c->key_late[i] != 0)
+			continue;
 		nulls[i] = (*nulls_of >> word & 1) != 0;
 		if (gstore_is_text(c->key_types[i]))
 		{
@@ -200,4 +202,17 @@ gstore_query_result(const gstore_compiled *c, const uint64 *record, const uint32
 	for (int i = 0; i < c->output_count; i++)
 		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),
 											 &nulls[c->key_count + i]);
+}
+
+int
+gstore_query_late(const gstore_compiled *c, int key)
+{
+	return c->key_late[key];
+}
+
+bool
+gstore_query_row(const gstore_compiled *c, const uint64 *record, int table, uint64 *row)
+{
+	*row = record[1 + c->row_words[table]];
+	return (record[0] >> c->row_words[table] & 1) == 0;
 }

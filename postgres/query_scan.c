@@ -16,11 +16,13 @@
 #include "utils/snapmgr.h"
 
 #include "postgres/query_join.h"
+#include "postgres/query_late.h"
 #include "postgres/query_order.h"
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
 #include "postgres/query_scan.h"
 #include "postgres/reload.h"
+#include "postgres/row_reader.h"
 #include "postgres/scan.h"
 #include "postgres/whole.h"
 
@@ -49,6 +51,9 @@ typedef struct query_state
 	gstore_view		 views[GQUERY_TABLES_MAX];
 	gstore_request	 request; /* of the latest run */
 	gstore_run		 run;
+	gstore_late		*late;	  /* of joined rows; NULL: there are no such columns */
+	uint64			 late_to; /* records of the run before this one have theirs */
+	uint64			 bytes;	  /* moved for them, in the runs before */
 } query_state;
 
 /* ---- beginning */
@@ -120,6 +125,16 @@ choose_rows(const query_state *state, Snapshot snapshot, gstore_view *views)
 	return true;
 }
 
+/* The records of a run of joined rows are there. */
+static void
+begin_late(query_state *state)
+{
+	Relation relations[GQUERY_TABLES_MAX] = {state->relation};
+
+	memcpy(relations + 1, state->inner, sizeof(Relation) * (Size) state->inner_count);
+	state->late = gstore_late_create(state->compiled, state->query.keys, relations, state->views);
+}
+
 static bool
 run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 {
@@ -140,6 +155,8 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 		state->request.list_max = ROWS_FIRST;
 	if (!gstore_run_begin(&state->run, &state->request))
 		return false;
+	if (has_rows(state))
+		begin_late(state);
 	return state->query.order == NIL ||
 		gstore_run_sort(&state->run, gstore_query_entry_words(state->compiled));
 }
@@ -148,6 +165,9 @@ static void
 end_run(query_state *state)
 {
 	gstore_run_end(&state->run);
+	state->bytes += state->late == NULL ? 0 : gstore_late_bytes(state->late);
+	state->late = NULL;
+	state->late_to = 0;
 	MemoryContextReset(state->context);
 	MemoryContextReset(state->later);
 	state->phase = PHASE_BEFORE;
@@ -219,6 +239,7 @@ next_record(query_state *state)
 
 	if (state->run.at < state->run.count)
 		return true;
+	state->late_to = 0;
 	old = MemoryContextSwitchTo(state->context);
 	while (more && state->run.at == state->run.count)
 		more = gstore_run_fetch(&state->run) || go_on(state);
@@ -261,6 +282,20 @@ next_local_row(ForeignScanState *node, TupleTableSlot *slot)
 	return store_tuple(slot, count);
 }
 
+/* Of the record that is next: what it does not have itself, with those of the records behind it. */
+static void
+fill_late(query_state *state, const uint64 *record, TupleTableSlot *slot)
+{
+	const uint64 count = Min(GSTORE_READER_ROWS, state->run.count - state->run.at);
+
+	if (state->run.at >= state->late_to)
+	{
+		gstore_late_read(state->late, record, state->run.words, (int) count);
+		state->late_to = state->run.at + count;
+	}
+	gstore_late_fill(state->late, record, slot->tts_values, slot->tts_isnull);
+}
+
 static TupleTableSlot *
 iterate_query(ForeignScanState *node)
 {
@@ -275,9 +310,12 @@ iterate_query(ForeignScanState *node)
 		return next_local_row(node, slot);
 	if (!next_record(state))
 		return slot;
-	record = state->run.records + state->run.at++ * (uint64) state->run.words;
+	record = state->run.records + state->run.at * (uint64) state->run.words;
 	gstore_query_result(state->compiled, record, state->run.text_words, slot->tts_values,
 						slot->tts_isnull);
+	if (state->late != NULL)
+		fill_late(state, record, slot);
+	state->run.at++;
 	return store_tuple(slot, count_columns(state));
 }
 
@@ -304,7 +342,7 @@ rescan_query(ForeignScanState *node)
 	if (node->ss.ps.chgParam == NULL && state->phase == PHASE_LOCAL)
 		return;
 	if (node->ss.ps.chgParam == NULL && state->phase == PHASE_RECORDS && !state->run.fetched)
-		state->run.at = 0;
+		state->run.at = state->late_to = 0;
 	else
 		end_run(state);
 }
@@ -360,9 +398,13 @@ explain_query(ForeignScanState *node, ExplainState *es)
 	gstore_explain_expressions(node, "GPU Having", state->query.having, es);
 	if (state->query.order != NIL)
 		gstore_explain_order(node, state->query.order, state->query.order_directions, es);
-	if (es->analyze)
-		gstore_run_explain(&state->run, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
-						   has_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
+	if (!es->analyze)
+		return;
+	gstore_run_explain(&state->run, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
+					   has_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
+	if (state->late != NULL)
+		ExplainPropertyInteger("Bytes Moved", NULL,
+							   (int64) (state->bytes + gstore_late_bytes(state->late)), es);
 }
 
 /* ---- which of them */

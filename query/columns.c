@@ -86,7 +86,17 @@ static bool find_vectors(gquery_query *q, const gquery_wanted_distance *wanted, 
     return c != NULL && c->base_type == wanted->type && gquery_distance_fits(q, wanted, c);
 }
 
-static uint32_t add_to_list(gquery_column_list *l, uint32_t index, bool scanned)
+/* What kernels read of it for all rows, by the code: of NULLs that offsets tell, these. */
+static uint64_t scanned_bytes(const gquery_program *p, uint32_t column, const gvm_table_column *c)
+{
+    if (is_loaded(p, column) || is_in_code(p, GQUERY_TEXT, column))
+        return c->nulls_bytes + c->values_bytes + c->bodies_bytes;
+    if (!is_in_code(p, GQUERY_LOAD_NULL, column))
+        return 0;
+    return c->nulls_bytes + (p->columns[column].form == GQUERY_TEXT_BODIES ? c->values_bytes : 0);
+}
+
+static uint32_t add_to_list(gquery_column_list *l, uint32_t index, uint64_t scanned_bytes)
 {
     uint32_t at = 0;
 
@@ -94,7 +104,8 @@ static uint32_t add_to_list(gquery_column_list *l, uint32_t index, bool scanned)
         at++;
     if (at == l->count)
         l->list[l->count++] = index;
-    l->scanned[at] |= scanned;
+    if (l->scanned_bytes[at] < scanned_bytes)
+        l->scanned_bytes[at] = scanned_bytes;
     return at;
 }
 
@@ -111,15 +122,16 @@ static bool list_columns(gquery_query *q)
         if (!find_column(q, i, &index))
             goto other;
         l->columns[i] = add_to_list(l, index,
-                                    is_loaded(&w->program, i) ||
-                                        is_in_code(&w->program, GQUERY_LOAD_NULL, i) ||
-                                        is_in_code(&w->program, GQUERY_TEXT, i));
+                                    scanned_bytes(&w->program, i, &q->attached->columns[index]));
     }
     for (uint32_t i = 0; i < w->distance_count; i++) {
+        const gvm_table_column *c;
+
         number = w->distances[i].number;
         if (!find_vectors(q, &w->distances[i], &index))
             goto other;
-        l->vectors[i] = add_to_list(l, index, true);
+        c = &q->attached->columns[index];
+        l->vectors[i] = add_to_list(l, index, c->nulls_bytes + c->values_bytes + c->bodies_bytes);
     }
     return true;
 other:
@@ -188,13 +200,12 @@ static void count_bytes(gquery_query *q)
     if (q->c->query.first_row > 0)
         return;
     for (uint32_t i = 0; i < q->listed.count; i++) {
-        const gvm_table_column *c = &q->attached->columns[q->listed.list[i]];
+        const uint64_t scanned = q->listed.scanned_bytes[i];
 
-        if (!q->listed.scanned[i])
-            continue;
-        bytes += c->nulls_bytes + c->values_bytes + c->bodies_bytes;
-        if (gvm_table_get_host_bytes(q->attached->table, &q->data[i], &host_bytes) == GVM_OK)
-            q->cost.host_bytes += host_bytes;
+        bytes += scanned;
+        if (scanned > 0 &&
+            gvm_table_get_host_bytes(q->attached->table, &q->data[i], &host_bytes) == GVM_OK)
+            q->cost.host_bytes += host_bytes < scanned ? host_bytes : scanned;
     }
     q->cost.rows += q->c->query.tables[0].rows;
     q->cost.read_bytes += bytes;

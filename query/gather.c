@@ -103,6 +103,7 @@ GVM_DEVICE uint64_t value_of(const gquery_source *source, uint32_t form, uint64_
     case GQUERY_I32: return (uint64_t)(int64_t)VALUE(int32_t);
     case GQUERY_U32: return VALUE(uint32_t);
     case GQUERY_F32: return to_bits((double)VALUE(float));
+    case GQUERY_ROW_NUMBER: return row;
     default: return VALUE(uint64_t);
     }
 }

@@ -7,6 +7,8 @@
 
 #define GQUERY_DECIMAL_HIGH \
     GQUERY_FORMS /* a form here: the upper half of a decimal; GQUERY_DECIMAL is the lower one */
+#define GQUERY_ROW_NUMBER \
+    (GQUERY_FORMS + 1) /* likewise: the row of a table, whose `values` are not 0 */
 
 /* A bitmap in parts of `each` words of 32 rows; a warp goes through one at a time.
  *
@@ -30,7 +32,7 @@ typedef struct gquery_gather {
     uint32_t tables;
     uint32_t skipped; /* words that records begin without: 0 or 1 */
     uint32_t columns;
-    uint32_t forms[GQUERY_COLUMNS_MAX]; /* gquery_form, or GQUERY_DECIMAL_HIGH */
+    uint32_t forms[GQUERY_COLUMNS_MAX]; /* gquery_form, or one of the above */
     int64_t biases[GQUERY_COLUMNS_MAX]; /* gquery_column.bias */
     gquery_source sources[GQUERY_COLUMNS_MAX];
 } gquery_gather;

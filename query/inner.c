@@ -208,7 +208,7 @@ static bool find_or_build(gquery_query *q, gquery_inner *inner)
 
 static bool is_read(const gquery_instruction *i)
 {
-    return i->op == GQUERY_LOAD || i->op == GQUERY_TEXT;
+    return i->op == GQUERY_LOAD || i->op == GQUERY_LOAD_NULL || i->op == GQUERY_TEXT;
 }
 
 /* Reads the columns that the query's program has of the table, in their order, and gathers those that the query does. */
@@ -233,7 +233,7 @@ static void list_columns(const gquery_window *w, uint32_t t, gquery_window *part
     for (uint32_t i = 0; i < w->gather_count; i++) {
         const uint32_t column = w->gather[i] & ~GQUERY_GATHER_HIGH;
 
-        if (whole->columns[column].table == 1 + t)
+        if ((column & GQUERY_GATHER_ROW) == 0 && whole->columns[column].table == 1 + t)
             part->gather[part->gather_count++] = places[column];
     }
 }

@@ -7,6 +7,11 @@
     4096u /* a bitmap of so many is sent at once: to make a list of it takes longer */
 #define PARTS_MAX (GQUERY_STATES_BYTES / sizeof(uint64_t))
 
+static bool has_rows(const gquery_query *q, uint32_t table)
+{
+    return table < GQUERY_TABLES_MAX && (q->shape.loadable >> table & 1) != 0;
+}
+
 /* Of a table whose rows are known, and of a form that records have. */
 static bool is_gathered(const gquery_query *q, uint32_t wanted)
 {
@@ -14,8 +19,9 @@ static bool is_gathered(const gquery_query *q, uint32_t wanted)
     const uint32_t number = wanted & ~GQUERY_GATHER_HIGH;
     const gquery_column *column = &p->columns[number < p->column_count ? number : 0];
 
-    return number < p->column_count && column->table < GQUERY_TABLES_MAX &&
-           (q->shape.loadable >> column->table & 1) != 0 &&
+    if ((wanted & GQUERY_GATHER_ROW) != 0)
+        return q->shape.appended && has_rows(q, wanted & ~GQUERY_GATHER_ROW);
+    return number < p->column_count && has_rows(q, column->table) &&
            ((wanted & GQUERY_GATHER_HIGH) == 0 || column->form == GQUERY_DECIMAL) &&
            (column->form < GQUERY_DECIMAL || (q->shape.appended && !gquery_is_text(column->form)));
 }
@@ -118,8 +124,14 @@ bool gquery_gather_values(gquery_query *q, uint64_t rows, uint32_t tables, uint3
 
     for (uint32_t i = 0; i < g.columns; i++) {
         const uint32_t number = w->gather[i] & ~GQUERY_GATHER_HIGH;
-        const gquery_column *column = &w->program.columns[number];
+        const gquery_column *column;
 
+        if ((number & GQUERY_GATHER_ROW) != 0) {
+            g.forms[i] = GQUERY_ROW_NUMBER;
+            g.sources[i] = (gquery_source){.values = g.rows, .table = number & ~GQUERY_GATHER_ROW};
+            continue;
+        }
+        column = &w->program.columns[number];
         g.forms[i] = number == w->gather[i] ? column->form : GQUERY_DECIMAL_HIGH;
         g.biases[i] = column->form == GQUERY_I32 || column->form == GQUERY_I64 ? column->bias : 0;
         g.sources[i] = q->scan.sources[number];

@@ -83,8 +83,10 @@ typedef enum gquery_op {
     GQUERY_LOAD = 1, /* column `a` */
     GQUERY_CONSTANT, /* `value` */
     GQUERY_NULL,
-    GQUERY_LOAD_NULL, /* boolean, never NULL: whether column `a` is NULL; its values are not read */
-    GQUERY_COPY,      /* of the value `a` places below the top; 0: the top */
+    /* Boolean, never NULL: whether column `a` is NULL. Its values are not read, and it may have any type: with GQUERY_TEXT_BODIES where a 0 in the place of a value is NULL, otherwise
+     * with a form that is no text's. */
+    GQUERY_LOAD_NULL,
+    GQUERY_COPY,    /* of the value `a` places below the top; 0: the top */
     GQUERY_REPLACE, /* takes the one on top: the value below it becomes that, and NULL as that is */
 
     /* Compare the two on top: one boolean. b: the kind, gquery_order. */

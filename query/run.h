@@ -80,7 +80,7 @@ typedef struct gquery_numbers {
 /* Columns of the table without those that occur twice. */
 typedef struct gquery_column_list {
     uint32_t list[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX], count;
-    bool scanned[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX]; /* not only gathered */
+    uint64_t scanned_bytes[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX]; /* 0: it is only gathered */
     uint32_t columns[GQUERY_COLUMNS_MAX]; /* where that of the program's is in list */
     uint32_t vectors[GQUERY_DISTANCES_MAX];
 } gquery_column_list;

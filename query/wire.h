@@ -20,6 +20,8 @@
 #define GQUERY_STAGES_MAX 2 /* programs after the first one */
 #define GQUERY_GATHER_HIGH \
     0x80000000u /* in `gather`, beside a column of decimals: the upper half; without it, the lower one */
+#define GQUERY_GATHER_ROW \
+    0x40000000u /* in `gather`, beside a table and not a column: the number of its row; NULL where a left join has found none */
 
 typedef enum gquery_verb {
     /* to the executor */

@@ -240,6 +240,20 @@ class Rows:
             write_rows(client, token, self.ROWS, scratch=1024)
             expect_verb(client.ask(), "NO_ROOM", "53200")
 
+    def numbers_of_the_rows_that_are_joined_come_in_place_of_values(self, server):
+        token, row = fill(server, self.ROWS), N["GQUERY_GATHER_ROW"]
+        wanted = sorted((0, i - 1, k, j - 1) for _, k, i, j in self._expected())
+        with Client(server) as client:
+            write_rows(client, token, self.ROWS)
+            for i, word in enumerate((row, 0, row | 1)):  # of the outer table, a value, of the inner one
+                client.window.gather[i] = word
+            expect(sorted(client.finish(client.ask())) == wanted, True, "rows of both tables")
+            # Of an inner table alone, without a column of it; where a left join has found none.
+            write_rows(client, token, self.ROWS, kind="GQUERY_JOIN_LEFT")
+            client.window.gather_count, client.window.gather[0], client.window.program.column_count = 1, row | 1, 2
+            found = client.finish(client.ask())
+            expect((found.count((1, 0)), len(found)), (self.ROWS // 1000, len(wanted) + self.ROWS // 1000), "rows without a match")
+
     def errors_of_all_rows_come_before_the_first_results(self, server):
         token, wanted = fill(server, self.ROWS), self._expected()
         # 10 / (id - least) > -11, where id - least is 0 in the last row that is joined
@@ -470,6 +484,8 @@ class Lies:
                 lambda w: w.gather.__setitem__(0, 3),
                 lambda w: w.gather.__setitem__(0, 2**32 - 1),
                 lambda w: w.gather.__setitem__(0, 2**31),  # a half of a column that has none
+                lambda w: w.gather.__setitem__(0, N["GQUERY_GATHER_ROW"] | 2),  # of no table
+                lambda w: w.gather.__setitem__(0, N["GQUERY_GATHER_ROW"] | 2**31),
                 lambda w: setattr(w.program.columns[2], "table", 2),
                 lambda w: setattr(w.program.columns[2], "table", 2**32 - 1),
                 lambda w: setattr(w.program.code[1], "value", N["GQUERY_JOIN_SEMI"]),  # it has no columns then

@@ -232,6 +232,13 @@ static void draw_joined(gquery_gather *g, uint64_t rows)
         numbers[i] = draw(8) == 0 ? UINT64_MAX : draw(rows);
     for (uint32_t c = 0; c < g->columns; c++)
         g->sources[c].table = (uint32_t)draw(g->tables);
+    for (uint32_t c = 0; c < g->columns; c++)
+        if (draw(8) == 0) {
+            g->forms[c] = GQUERY_ROW_NUMBER;
+            g->biases[c] = 0;
+            g->sources[c].values = g->rows;
+            g->sources[c].nulls = 0;
+        }
 }
 
 static bool check_joined(const gquery_gather *g)
@@ -247,7 +254,9 @@ static bool check_joined(const gquery_gather *g)
         for (uint32_t c = 0; c < g->columns; c++) {
             const uint64_t row = numbers[g->sources[c].table];
             const bool null = row == UINT64_MAX || is_null(g, c, row);
-            const uint64_t wanted = null || g->sources[c].values == 0 ? 0 : value_of(g, c, row);
+            const uint64_t wanted = null || g->sources[c].values == 0  ? 0
+                                    : g->forms[c] == GQUERY_ROW_NUMBER ? row
+                                                                       : value_of(g, c, row);
 
             nulls |= (uint64_t)null << c;
             if (record[1 + c] != wanted)

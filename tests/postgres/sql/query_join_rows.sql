@@ -20,9 +20,13 @@ INSERT INTO t_h SELECT i % 40, nullif('row ' || i % 9, 'row 8'), 'z' || i FROM g
 CREATE TABLE l_h (k int, v int);
 INSERT INTO l_h SELECT i % 200, i FROM generate_series(1, 9999) i;
 INSERT INTO l_h VALUES (-1, 0);
-CREATE TABLE r_h (k int, v int);
-INSERT INTO r_h SELECT i % 200, i FROM generate_series(1, 10000) i;
-INSERT INTO r_h SELECT -1, i FROM generate_series(1, 60000) i;
+CREATE TABLE r_h (k int, v int, s text);
+INSERT INTO r_h SELECT i % 200, i, 'r ' || i FROM generate_series(1, 10000) i;
+INSERT INTO r_h SELECT -1, i, 'r ' || i FROM generate_series(1, 60000) i;
+-- Columns of types that programs do not have: empty values, long ones, NULL.
+CREATE TABLE o_h (k int, k2 int, s text, c char(6), a int[], m text[], b bytea, n numeric, j jsonb, i interval, p point);
+INSERT INTO o_h SELECT i % 40, i % 7, CASE i % 5 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN repeat('long é ', i * 30) ELSE 'o ' || i END, CASE WHEN i % 4 <> 0 THEN (i % 3)::text END, CASE WHEN i % 3 <> 0 THEN ARRAY[i, NULL, -i] END, CASE WHEN i % 6 = 0 THEN '{}' WHEN i % 6 < 4 THEN ARRAY['a', NULL, repeat('b', i)] END,
+    CASE i % 4 WHEN 0 THEN NULL WHEN 1 THEN bytea '' ELSE decode(md5(i::text), 'hex') END, CASE WHEN i % 8 <> 0 THEN i * 1.000001 END, CASE WHEN i % 2 = 0 THEN jsonb_build_object('a', i) END, CASE WHEN i % 9 <> 0 THEN i * interval '1 min' END, CASE WHEN i % 7 <> 0 THEN point(i, -i) END FROM generate_series(1, 300) i;
 -- Comparisons with the heap: answer(), place(), same_join(); the same tables in GPU memory, in both formats.
 SET test.node = '"GPU": "join of';
 SET test.ordered = off;
@@ -32,7 +36,7 @@ SET test.shown = '60 40';
 \i :include
 \set include :abs_srcdir '/sql_include/query_join_same.sql'
 \i :include
-SELECT copy_tables('{f,a,m,c,e,t,l,r}');
+SELECT copy_tables('{f,a,m,c,e,t,l,r,o}');
 -- Texts that are compressed.
 ALTER FOREIGN TABLE t_g ALTER z OPTIONS (compression 'pglz');
 INSERT INTO t_h VALUES (0, 'row 9', repeat('x', 9000)), (9990, 'row 9', repeat('x', 9000));
@@ -77,6 +81,13 @@ SELECT same_join('SELECT f.id, t.k FROM f@ f LEFT JOIN t@ t ON f.k = t.k AND (t.
 -- One that is compressed: of a row, also of one of the last ones, before any is returned; of no row.
 SELECT same_join('SELECT f.id, t.k FROM t@ t JOIN f@ f ON f.k = t.k WHERE t.z LIKE ''%x'' OR f.x > 3'), same_join('SELECT f.id, t.k FROM f@ f LEFT JOIN t@ t ON f.k = t.k AND (t.z LIKE ''z1%'' OR f.x = 77)'), same_join('SELECT f.id, t.k FROM f@ f JOIN t@ t ON f.k = t.k WHERE f.k <> 0 AND (t.z LIKE ''z1%'' OR f.b)');
 SELECT same_join('SELECT count(*), sum(a::int8 * b) FROM (SELECT l.v AS a, r.v AS b FROM l@ l JOIN r@ r ON l.k = r.k LEFT JOIN t@ t ON r.v = t.k WHERE (t.z LIKE ''z1%'') IS NOT TRUE OFFSET 0) j');
+-- Columns that are read by the numbers of rows: of the outer table, of inner ones, of several; where a left join has no row; beside values, and in expressions above.
+SELECT same_join('SELECT f.id, f.s FROM f@ f JOIN a@ a ON f.k = a.k'), same_join('SELECT f.id, t.s, t.z FROM f@ f JOIN t@ t ON f.k = t.k'), same_join('SELECT f.s, t.z, o.s, o.k2, f.n, f.u FROM f@ f JOIN t@ t ON f.k = t.k JOIN o@ o ON f.k = o.k AND f.k2 = o.k2');
+SELECT same_join('SELECT f.id, o.s, o.c, o.a, o.m, o.b, o.n, o.j, o.i, o.p::text FROM f@ f JOIN o@ o ON f.k = o.k'), same_join('SELECT f.id, f.s, o.m, o.s, o.a, o.k FROM f@ f LEFT JOIN o@ o ON f.id = o.k + 30 AND o.k2 > 2'), same_join('SELECT f.id, o.s, t.s FROM f@ f LEFT JOIN o@ o ON f.k = o.k AND o.k2 = f.k2 LEFT JOIN t@ t ON t.k = o.k2 + 20');
+SELECT same_join('SELECT length(o.s), o.a[1] + f.x, upper(f.s), o.s IS NULL FROM f@ f JOIN o@ o ON f.k = o.k'), same_join('SELECT f.s FROM f@ f WHERE EXISTS (SELECT FROM o@ o WHERE o.k = f.k AND o.s IS NULL)'), same_join('SELECT f.s, f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM o@ o WHERE o.k = f.k AND o.a IS NOT NULL AND o.k2 > f.k2)'),
+    same_join('SELECT o.s, j, f.s FROM f@ f JOIN o@ o ON f.k = o.k ORDER BY o.s, j, f.s LIMIT 7'), same_join('SELECT DISTINCT ON (o.s) o.s, f.s, f.id FROM f@ f JOIN o@ o ON f.k = o.k ORDER BY o.s, f.id');
+SELECT same_join('SELECT f.id, o.s FROM f@ f JOIN o@ o ON f.k = o.k AND o.s LIKE ''long%'' WHERE f.s LIKE ''%7'''), same_join('SELECT o.s, e.k FROM o@ o LEFT JOIN e@ e ON o.k = e.k'), same_join('SELECT o.s, f.s FROM e@ e JOIN o@ o ON e.k = o.k JOIN f@ f ON f.id = o.k'), same_join('SELECT o.s, f.s FROM o@ o JOIN f@ f ON f.id < o.k2 - 3 AND f.x > o.k');
+SELECT same_join('SELECT count(*), sum(a::int8 * b), sum(length(s)), count(*) FILTER (WHERE s = ''r '' || b) FROM (SELECT l.v AS a, r.v AS b, r.s FROM l@ l JOIN r@ r ON l.k = r.k WHERE l.v < 1500 OFFSET 0) j');
 -- Tables without rows, conditions that no row meets.
 SELECT same_join('SELECT f.id, e.v FROM f@ f JOIN e@ e ON f.k = e.k'), same_join('SELECT f.id, e.v FROM f@ f LEFT JOIN e@ e ON f.k = e.k'), same_join('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM e@ e WHERE f.k = e.k)');
 SELECT same_join('SELECT f.k, name FROM e@ f JOIN a@ a ON f.k = a.k'), same_join('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE a.name > 100'), same_join('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x > 1000');
@@ -106,20 +117,22 @@ BEGIN
 END $$;
 SELECT count_joined('SELECT l.v, r.v FROM l_g l JOIN r_g r ON l.k = r.k LIMIT 10') BETWEEN 4096 AND 50000 AS few, count_joined('SELECT l.v, r.v FROM l_g l JOIN r_g r ON l.k = r.k') AS all;
 BEGIN;
-DECLARE joined CURSOR FOR SELECT l.v, r.v FROM l_g l JOIN r_g r ON l.k = r.k;
-CREATE TABLE seen (a int, b int);
+DECLARE joined CURSOR FOR SELECT l.v, r.v, r.s FROM l_g l JOIN r_g r ON l.k = r.k;
+CREATE TABLE seen (a int, b int, s text);
 DO $$
 DECLARE
     joined refcursor := 'joined';
     a int;
     b int;
+    s text;
 BEGIN
     FOR i IN 1..6000 LOOP
-        FETCH joined INTO a, b;
-        INSERT INTO seen VALUES (a, b);
+        FETCH joined INTO a, b, s;
+        INSERT INTO seen VALUES (a, b, s);
     END LOOP;
 END $$;
 DELETE FROM r_g WHERE v % 3 = 0;
+UPDATE r_g SET s = 'other' WHERE v % 3 = 1;
 INSERT INTO l_g SELECT 7, -i FROM generate_series(1, 100) i;
 UPDATE l_g SET k = 8 WHERE k = 9;
 DO $$
@@ -127,17 +140,22 @@ DECLARE
     joined refcursor := 'joined';
     a int;
     b int;
+    s text;
 BEGIN
     LOOP
-        FETCH joined INTO a, b;
+        FETCH joined INTO a, b, s;
         EXIT WHEN NOT FOUND;
-        INSERT INTO seen VALUES (a, b);
+        INSERT INTO seen VALUES (a, b, s);
     END LOOP;
 END $$;
-SELECT count(*), sum(a::int8 * b), sum(a # b) FROM seen;
+SELECT count(*), sum(a::int8 * b), sum(a # b), count(*) FILTER (WHERE s = 'r ' || b) AS texts FROM seen;
 ROLLBACK;
+-- With columns that are read.
+SELECT count_joined('SELECT l.v, r.s FROM l_g l JOIN r_g r ON l.k = r.k LIMIT 10') BETWEEN 4096 AND 50000 AS few;
+EXPLAIN (COSTS OFF, VERBOSE) SELECT f.id, upper(f.s), o.s, o.k2 FROM f_g f LEFT JOIN o_g o ON f.k = o.k WHERE f.x > 10;
 -- Rescans: without another parameter, with one, in a LATERAL subquery; parameters of statements.
 SELECT same_join('SELECT o.x, j.id, j.name FROM (VALUES (1), (2), (2), (77)) o (x) CROSS JOIN LATERAL (SELECT f.id, a.name FROM f@ f JOIN a@ a ON f.k = a.k WHERE a.name = o.x AND f.x < 9 OFFSET 0) j');
+SELECT same_join('SELECT o.x, j.s, j.t FROM (VALUES (1), (2), (2), (77)) o (x) CROSS JOIN LATERAL (SELECT f.s, t.s AS t FROM f@ f JOIN t@ t ON f.k = t.k WHERE t.k = o.x AND f.x < 9 OFFSET 0) j'), same_join('SELECT o.x, j.s FROM (VALUES (1), (2)) o (x), (SELECT f.s FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x < 2 OFFSET 0) j');
 SELECT same_join('SELECT o.x, (SELECT max(j.id) FROM (SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x < 5 OFFSET 0) j WHERE j.id > o.x) FROM (VALUES (1), (2), (77)) o (x)');
 PREPARE joined_by(int, int) AS SELECT f.id, a.name FROM f_g f JOIN a_g a ON f.k = a.k WHERE f.x > $1 AND a.name < $2 ORDER BY f.id LIMIT 3;
 SET plan_cache_mode = force_generic_plan;
@@ -146,8 +164,8 @@ EXECUTE joined_by(50, 3);
 EXECUTE joined_by(90, 2);
 RESET plan_cache_mode;
 SELECT same_join('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x = (SELECT 7) AND a.name > (SELECT min(v) FROM m_h)'), same_join('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x = (SELECT 1 / min(0) FROM m_h)');
--- What is not for the GPU there: texts, whole rows, other columns and joins, locks, statements that write.
-SELECT query FROM (VALUES ('SELECT f.id, f.s FROM f_g f JOIN a_g a ON f.k = a.k'), ('SELECT f.id, t.s FROM f_g f JOIN t_g t ON f.k = t.k'), ('SELECT f.id FROM f_g f JOIN t_g t ON f.s = t.s'), ('SELECT f FROM f_g f JOIN a_g a ON f.k = a.k'), ('SELECT f.ctid FROM f_g f JOIN a_g a ON f.k = a.k'), ('SELECT f.tableoid FROM f_g f JOIN a_g a ON f.k = a.k'),
+-- What is not for the GPU there: whole rows, other columns and joins, locks, statements that write.
+SELECT query FROM (VALUES ('SELECT f.id FROM f_g f JOIN t_g t ON f.s = t.s'), ('SELECT f FROM f_g f JOIN a_g a ON f.k = a.k'), ('SELECT f.ctid FROM f_g f JOIN a_g a ON f.k = a.k'), ('SELECT f.tableoid FROM f_g f JOIN a_g a ON f.k = a.k'),
     ('SELECT f.id FROM f_g f FULL JOIN a_g a ON f.k = a.k'), ('SELECT f.id FROM f_g f JOIN a_h a ON f.k = a.k'),
     ('SELECT f.id FROM f_g f JOIN a_g a ON f.k = a.k WHERE current_setting(''test.node'') = ''''')) v (query)
 WHERE place(query) IS NOT NULL;
@@ -157,22 +175,28 @@ EXPLAIN (COSTS OFF) UPDATE f_g f SET x = a.name FROM a_g a WHERE f.k = a.k AND a
 BEGIN;
 DELETE FROM a_g WHERE k % 3 = 1;
 INSERT INTO a_g (k, name) VALUES (100, 1), (1, 7);
-UPDATE f_g SET k = 100 WHERE id % 10 = 0;
+UPDATE f_g SET k = 100, s = 'own ' || id WHERE id % 10 = 0;
 DELETE FROM f_g WHERE id % 17 = 3;
 DELETE FROM a_h WHERE k % 3 = 1;
 INSERT INTO a_h (k, name) VALUES (100, 1), (1, 7);
-UPDATE f_h SET k = 100 WHERE id % 10 = 0;
+UPDATE f_h SET k = 100, s = 'own ' || id WHERE id % 10 = 0;
 DELETE FROM f_h WHERE id % 17 = 3;
-SELECT place('SELECT f.id, name, a.n FROM f_g f LEFT JOIN a_g a ON f.k = a.k');
+SELECT place('SELECT f.id, name, a.n FROM f_g f LEFT JOIN a_g a ON f.k = a.k'), place('SELECT f.id, f.s, name FROM f_g f LEFT JOIN a_g a ON f.k = a.k');
+SELECT f.id, f.s, name FROM f_g f LEFT JOIN a_g a ON f.k = a.k EXCEPT ALL SELECT f.id, f.s, name FROM f_h f LEFT JOIN a_h a ON f.k = a.k;
+SELECT f.id, f.s, name FROM f_h f LEFT JOIN a_h a ON f.k = a.k EXCEPT ALL SELECT f.id, f.s, name FROM f_g f LEFT JOIN a_g a ON f.k = a.k;
 SELECT f.id, name, a.n FROM f_g f LEFT JOIN a_g a ON f.k = a.k EXCEPT ALL SELECT f.id, name, a.n FROM f_h f LEFT JOIN a_h a ON f.k = a.k;
 SELECT f.id, name, a.n FROM f_h f LEFT JOIN a_h a ON f.k = a.k EXCEPT ALL SELECT f.id, name, a.n FROM f_g f LEFT JOIN a_g a ON f.k = a.k;
 ROLLBACK;
 SELECT same_join('SELECT f.id, name, a.n FROM f@ f LEFT JOIN a@ a ON f.k = a.k');
 -- Columns that came later, or have another type now.
-ALTER FOREIGN TABLE a_g ADD COLUMN later int DEFAULT 5;
-ALTER TABLE a_h ADD COLUMN later int DEFAULT 5;
-ALTER FOREIGN TABLE a_a ADD COLUMN later int DEFAULT 5;
-SELECT same_join('SELECT f.id, a.later FROM f@ f JOIN a@ a ON f.k = a.k');
+ALTER FOREIGN TABLE a_g ADD COLUMN later int DEFAULT 5, ADD COLUMN said text, DROP COLUMN o;
+ALTER TABLE a_h ADD COLUMN later int DEFAULT 5, ADD COLUMN said text, DROP COLUMN o;
+ALTER FOREIGN TABLE a_a ADD COLUMN later int DEFAULT 5, ADD COLUMN said text, DROP COLUMN o;
+SELECT same_join('SELECT f.id, a.later, a.said FROM f@ f JOIN a@ a ON f.k = a.k');
+INSERT INTO a_g (k, said) VALUES (31, 'so'), (32, NULL);
+INSERT INTO a_a (k, said) VALUES (31, 'so'), (32, NULL);
+INSERT INTO a_h (k, said) VALUES (31, 'so'), (32, NULL);
+SELECT same_join('SELECT f.id, a.said, f.s FROM f@ f JOIN a@ a ON f.k = a.k');
 -- It ends with its statement.
 SET statement_timeout = '300ms';
 SELECT count(*) FROM (SELECT l.v, r.v, m.v FROM r_g l JOIN r_g r ON l.k = r.k JOIN r_g m ON r.k = m.k OFFSET 0) j;
@@ -200,7 +224,7 @@ RESET ROLE;
 DROP VIEW shown;
 DROP OWNED BY join_rows_reader;
 DROP ROLE join_rows_reader;
-DROP FOREIGN TABLE f_g, f_a, a_g, a_a, m_g, m_a, c_g, c_a, e_g, e_a, t_g, t_a, l_g, l_a, r_g, r_a;
-DROP TABLE f_h, a_h, m_h, c_h, e_h, t_h, l_h, r_h;
+DROP FOREIGN TABLE f_g, f_a, a_g, a_a, m_g, m_a, c_g, c_a, e_g, e_a, t_g, t_a, l_g, l_a, r_g, r_a, o_g, o_a;
+DROP TABLE f_h, a_h, m_h, c_h, e_h, t_h, l_h, r_h, o_h;
 DROP TYPE colour;
 DROP FUNCTION answer, place, same, same_join, copy_tables, count_joined;

@@ -54,7 +54,7 @@ SET client_min_messages = debug1;
 SELECT count(*) FROM gstore_search(NULL::sg, 'r', (SELECT array_agg(r) FROM sh WHERE id BETWEEN 1 AND 6), 3, '<->', 'id > 100');
 SELECT count(*) FROM gstore_search(NULL::sg, 'r', (SELECT array_agg(r) FROM sh WHERE id BETWEEN 1 AND 6), 3, '<->', 't ~ ''7$''');
 SET gstore_fdw.gpu_query_memory = 1;
-SELECT count(*) FROM gstore_search(NULL::sg, 'd', (SELECT array_agg(d) FROM sh WHERE id % 40 = 1 AND d IS NOT NULL), 3, '<->', 'id % 2 = 0 OR b IS NULL');
+SELECT count(*) FROM gstore_search(NULL::sg, 'd', (SELECT array_agg(d) FROM sh WHERE id % 40 = 1 AND d IS NOT NULL), 3, '<->', 'id % 2 = 0 OR b::text IS NULL');
 SELECT count(*) FROM gstore_search(NULL::sg, 'd', (SELECT array_agg(d) FROM sh WHERE id % 40 = 1 AND d IS NOT NULL), 3, '<->', 'id % 2 = 0 OR id IS NULL');
 RESET gstore_fdw.gpu_query_memory;
 SELECT count(*) FROM gstore_search(NULL::sh, 'r', (SELECT array_agg(r) FROM sh WHERE id BETWEEN 1 AND 6), 3, '<->');

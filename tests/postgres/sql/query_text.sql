@@ -44,6 +44,40 @@ SELECT met('t IN (''a'', ''abc'', ''é'', '''')', 't NOT IN (''a'', ''abc'')', '
     'v IN (''name 1'', ''name 39'')', 'v = ANY (''{name 3,name 4}''::varchar[])', 'c IN (''ab'', ''é'')', 'u NOT IN (''abcd'', ''a'')', 'd IN (md5(''1''), md5(''2''))');
 SELECT same('SELECT count(*) FROM q WHERE v = ANY (ARRAY(SELECT ''name '' || i FROM generate_series(1, 20) i))'), same('SELECT count(*) FROM q WHERE v IN (SELECT ''name '' || i FROM generate_series(1, 20) i)', NULL), same('SELECT id FROM q WHERE t = (SELECT ''abc'') AND id < 60'), same('SELECT count(*) FROM q WHERE (SELECT '' a''::char(4))::text = t');
 SELECT met('t IS NULL', 't IS NOT NULL', 'v IS NULL', 'u IS NULL', 'c IS NOT NULL OR d IS NULL', 'p IS NULL');
+-- Those that are not NULL are counted, with no byte of them.
+SELECT same('SELECT count(t), count(v), count(c), count(u), count(d), count(e), count(p), count(*) FROM q'), same('SELECT k, count(t), count(u) FILTER (WHERE id > 1500), count(*) FROM q GROUP BY k HAVING count(t) > 3'), same('SELECT count(t), count(DISTINCT v), count(v) FROM q WHERE u IS NOT NULL'),
+    same('SELECT count(a.t), count(b.t), count(b.u), count(*) FROM q a LEFT JOIN q b ON a.k = b.id AND b.t IS NOT NULL'), same('SELECT b.k, count(a.v), count(b.p) FROM q a JOIN q b ON a.k = b.id WHERE a.u IS NULL OR b.v IS NOT NULL GROUP BY b.k'), same('SELECT count(t), count(v) FROM q WHERE id < 0');
+CREATE FUNCTION bytes_read(query text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+    plan text;
+BEGIN
+    EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
+    RETURN substring(plan FROM '"GPU Bytes Read": (\d+)');
+END $$;
+SELECT bytes_read('SELECT count(t) FROM xg') AS offsets, bytes_read('SELECT count(t) FROM xa') AS bits, bytes_read('SELECT count(u) FROM xg') AS of_one_length, bytes_read('SELECT count(b.t) FROM xa a JOIN xa b ON a.k = b.id') - bytes_read('SELECT count(*) FROM xa a JOIN xa b ON a.k = b.id') AS inner_bits,
+    bytes_read('SELECT count(length(t)) FROM xa') > 100000 AS read;
+-- Columns of other types: arrays, bytes, documents, intervals, numbers of any scale.
+CREATE TYPE x_pair AS (a int, b text);
+CREATE TABLE ah (id int, a int[], f int[], b bytea, j jsonb, i interval, n numeric, r x_pair, w bit(9), s text[]);
+CREATE FOREIGN TABLE ag (id int, a int[], f int[] OPTIONS (length '2'), b bytea, j jsonb, i interval, n numeric, r x_pair, w bit(9), s text[]) SERVER gstore_fdw;
+CREATE FOREIGN TABLE aa (id int, a int[], f int[] OPTIONS (length '2'), b bytea, j jsonb, i interval, n numeric, r x_pair, w bit(9), s text[]) SERVER gstore_fdw OPTIONS (format 'arrow');
+INSERT INTO ah SELECT x, CASE WHEN x % 3 <> 0 THEN ARRAY[x, NULL] END, CASE WHEN x % 4 <> 0 THEN ARRAY[x, 1] END, CASE WHEN x % 5 = 0 THEN bytea '' WHEN x % 5 < 3 THEN '\x00' END, CASE WHEN x % 6 <> 0 THEN to_jsonb(x) END, CASE WHEN x % 7 <> 0 THEN x * interval '1 h' END,
+    CASE WHEN x % 8 <> 0 THEN x * 1.01 END, CASE WHEN x % 9 = 0 THEN NULL WHEN x % 2 = 0 THEN (NULL, NULL)::x_pair ELSE (x, 'b')::x_pair END, CASE WHEN x % 10 <> 0 THEN x::bit(9) END, CASE WHEN x % 11 = 0 THEN '{}'::text[] WHEN x % 11 < 5 THEN '{a}' END FROM generate_series(1, 500) x;
+INSERT INTO ag SELECT * FROM ah;
+INSERT INTO aa SELECT * FROM ah;
+SET test.tables = 'a';
+SELECT same('SELECT count(a), count(f), count(b), count(j), count(i), count(n), count(r), count(w), count(s) FROM q'), same('SELECT id FROM q WHERE a IS NULL AND f IS NOT NULL AND b IS NULL AND i IS NOT NULL AND w IS NOT NULL AND s IS NULL'), same('SELECT count(*) FROM q WHERE j IS NULL OR n IS NULL'), same('SELECT id % 2, count(n), count(i) FILTER (WHERE w IS NULL) FROM q GROUP BY 1'),
+    same('SELECT count(x.a), count(y.b), count(y.n) FROM q x LEFT JOIN q y ON x.id = y.id + 1 AND y.s IS NULL WHERE y.j IS NULL OR y.i IS NOT NULL'), same('SELECT id, a IS NULL FROM q ORDER BY n IS NULL, id LIMIT 3');
+-- Not of rows, of which it is asked whether all of their fields are.
+SELECT same('SELECT count(*) FROM q WHERE r IS NULL', NULL), same('SELECT count(q) FROM q', NULL), same('SELECT count(a || 1) FROM q', NULL);
+ALTER FOREIGN TABLE ag ADD COLUMN late int[];
+ALTER FOREIGN TABLE aa ADD COLUMN late int[];
+ALTER TABLE ah ADD COLUMN late int[];
+SELECT same('SELECT count(late), count(n), count(*) FILTER (WHERE late IS NULL AND n IS NOT NULL) FROM q');
+DROP FOREIGN TABLE ag, aa;
+DROP TABLE ah;
+DROP TYPE x_pair;
+SET test.tables = 'x';
 -- Patterns.
 SELECT w, met('t ' || w || ' ''abc''', 't ' || w || ' ''ab%''', 't ' || w || ' ''%c''', 't ' || w || ' ''%b%''', 't ' || w || ' ''%''', 't ' || w || ' ''''', 't ' || w || ' ''%%''', 't ' || w || ' ''a%b''', 't ' || w || ' ''a%a%b''', 't ' || w || ' ''ab%ab''', 't ' || w || ' ''%€%y_''', 't ' || w || ' NULL')
 FROM unnest('{LIKE,NOT LIKE}'::text[]) w;
@@ -116,7 +150,7 @@ SELECT same('SELECT k, count(*), sum(length(t)) FROM q GROUP BY k'), same('SELEC
 DROP FOREIGN TABLE xg, xa;
 DROP TABLE xh;
 DROP DOMAIN x_name;
-DROP FUNCTION same, place, answer, met, x_ignores_case;
+DROP FUNCTION same, place, answer, met, bytes_read, x_ignores_case;
 SET client_min_messages = warning;
 DROP COLLATION IF EXISTS x_case;
 -- A character is a byte in a database whose encoding says so. Where it says something else, patterns are the local plan's.
