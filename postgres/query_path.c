@@ -58,6 +58,10 @@ static const device_costs gpu_costs = {2e-7, 2e-6, 4e-6, 12e6},
  */
 #define JOINED_ROW_PART 2.0
 
+/* Of a batch of outer rows: of gpu_startup_cost, what it takes beside its rows; of cpu_tuple_cost, for a row that is kept and whose columns are written. */
+#define BATCH_PART	   0.4
+#define BATCH_ROW_PART 3.0
+
 static GetForeignPlan_function plan_scan;
 
 /* ---- what the step consists of */
@@ -384,6 +388,27 @@ cost_of_run(PlannerInfo *root, const RelOptInfo *input, const parts *p, const gs
 		count_numbered(root, size->numbered) * costs.group;
 }
 
+Cost
+gstore_query_batches_cost(PlannerInfo *root, const gstore_join_plan *plan, double joined_rows,
+						  const gstore_query_size *size, bool grouped)
+{
+	const device_costs costs = costs_of_device();
+	const double	   rows = plan->rows->rows;
+
+	return ceil(rows / GQUERY_BATCH_ROWS_MAX) * BATCH_PART * gstore_gpu_startup_cost +
+		rows * (BATCH_ROW_PART * cpu_tuple_cost + (grouped ? costs.group : 0)) +
+		Max(rows, joined_rows) * size->instructions * costs.instruction +
+		(plan->probes - gstore_join_builds(root, plan)) * costs.probe +
+		count_numbered(root, size->numbered) * costs.group +
+		(grouped ? 0 : joined_rows * cpu_tuple_cost * JOINED_ROW_PART);
+}
+
+Cost
+gstore_query_builds_cost(PlannerInfo *root, const gstore_join_plan *plan)
+{
+	return gstore_gpu_startup_cost + gstore_join_builds(root, plan) * costs_of_device().probe;
+}
+
 /* Of the grouping step, for paths above it. */
 typedef struct grouping
 {
@@ -631,8 +656,8 @@ gstoreGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInf
 
 /* ---- plans */
 
-static bool
-collect_parameters(Node *node, void *argument)
+bool
+gstore_collect_parameters(Node *node, void *argument)
 {
 	List **parameters = argument;
 
@@ -640,7 +665,7 @@ collect_parameters(Node *node, void *argument)
 		return false;
 	if (IsA(node, Param))
 		*parameters = list_append_unique(*parameters, node);
-	return expression_tree_walker(node, collect_parameters, argument);
+	return expression_tree_walker(node, gstore_collect_parameters, argument);
 }
 
 /* Keys and aggregates; conditions as further columns, each an AND also of one condition, as they are no keys. */
@@ -687,7 +712,7 @@ gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPa
 	begin_with_few_groups(outer);
 	numbers = gstore_join_encode(list_nth(private, PRIVATE_JOIN), &conditions);
 	tuple = make_scan_tuple(list_nth(private, PRIVATE_TARGET), conditions);
-	(void) collect_parameters((Node *) tuple, &parameters);
+	(void) gstore_collect_parameters((Node *) tuple, &parameters);
 	return make_foreignscan(
 		targets, list_nth(private, PRIVATE_QUALS), 0,
 		list_make4(parameters, list_nth(private, PRIVATE_HAVING), list_nth(private, PRIVATE_ORDER),
