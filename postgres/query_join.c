@@ -367,11 +367,14 @@ table_at(const Bitmapset *tables, int rank)
 	return (Index) member;
 }
 
+/* No expression of a query has a constant in an AND: what is computed above the join is not taken for one of these. */
 static int
 add_list(List **expressions, List *list)
 {
+	List *all = lappend(copyObject(list), makeBoolConst(true, false));
+
 	if (list != NIL)
-		*expressions = lappend(*expressions, makeBoolExpr(AND_EXPR, copyObject(list), -1));
+		*expressions = lappend(*expressions, makeBoolExpr(AND_EXPR, all, -1));
 	return list != NIL;
 }
 
@@ -399,7 +402,12 @@ gstore_join_encode(const gstore_join_plan *plan, List **expressions)
 static List *
 next_list(const List *expressions, int *at, bool is_there)
 {
-	return is_there ? list_nth_node(BoolExpr, expressions, (*at)++)->args : NIL;
+	List *all;
+
+	if (!is_there)
+		return NIL;
+	all = list_copy(list_nth_node(BoolExpr, expressions, (*at)++)->args);
+	return list_truncate(all, list_length(all) - 1);
 }
 
 void
