@@ -12,21 +12,28 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/sysattr.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
+#include "optimizer/planner.h"
+#include "optimizer/prep.h"
 #include "optimizer/restrictinfo.h"
 
 #include "postgres/query_heap.h"
 #include "postgres/query_heap_scan.h"
 #include "postgres/query_join.h"
 #include "postgres/query_path.h"
+#include "postgres/settings.h"
 
-static set_join_pathlist_hook_type previous_join_hook;
+static set_join_pathlist_hook_type	previous_join_hook;
+static create_upper_paths_hook_type previous_upper_hook;
 
 /* ---- the local path */
 
@@ -97,7 +104,7 @@ make_path(RelOptInfo *rel, PathTarget *target, Path *child, const CustomPathMeth
 
 /* Of any relation: without joins so far. NULL: its rows depend on others. */
 static gstore_join_plan *
-begin_plan(RelOptInfo *rel)
+begin_plan(const PlannerInfo *root, RelOptInfo *rel)
 {
 	Path			 *child = rel->cheapest_total_path;
 	gstore_join_plan *plan;
@@ -110,7 +117,7 @@ begin_plan(RelOptInfo *rel)
 	batch->path.total_cost = child->total_cost;
 	plan = palloc0(sizeof *plan);
 	plan->rows = rel;
-	plan->tables = rel->relids;
+	plan->tables = bms_intersect(rel->relids, root->all_baserels);
 	plan->local = (Path *) batch;
 	return plan;
 }
@@ -131,22 +138,30 @@ inner_columns(const gstore_join_plan *plan, const List *exprs)
 
 /* The columns that a plan returns, and what becomes of rows. */
 static List *
-make_private(gstore_join_plan *plan, List *outputs, gstore_query_sink sink)
+make_private(const gstore_join_plan *plan, List *outputs, gstore_query_sink sink)
 {
-	return list_make3(plan, outputs, makeInteger((int) sink));
+	return list_make3((List *) plan, outputs, makeInteger((int) sink));
+}
+
+/* With the values of columns, or without. */
+static bool
+is_compiled(PlannerInfo *root, const gstore_join_plan *plan, List *columns, gstore_query_size *size)
+{
+	gstore_query query = gstore_join_query(root, plan);
+
+	query.sink = GSTORE_SINK_ROWS;
+	query.keys = columns;
+	return gstore_query_measure(&query, size);
 }
 
 /* False: it cannot be compiled. */
 static bool
 set_costs(PlannerInfo *root, gstore_join_plan *plan, const RelOptInfo *joined, CustomPath *path)
 {
-	gstore_query	  query = gstore_join_query(root, plan);
 	gstore_query_size size;
 	const Path		 *child = plan->rows->cheapest_total_path;
 
-	query.sink = GSTORE_SINK_ROWS;
-	query.keys = inner_columns(plan, joined->reltarget->exprs);
-	if (!gstore_query_measure(&query, &size))
+	if (!is_compiled(root, plan, NIL, &size))
 		return false;
 	path->path.rows = joined->rows;
 	path->path.startup_cost = child->startup_cost + gstore_query_builds_cost(root, plan) +
@@ -164,6 +179,7 @@ add_join_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 {
 	const gstore_join_plan *before, *noted;
 	gstore_join_plan	   *plan;
+	gstore_query_size		size;
 	CustomPath			   *path;
 
 	if (previous_join_hook != NULL)
@@ -172,7 +188,7 @@ add_join_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 		!gstore_join_is_offered(root, joined))
 		return;
 	noted = noted_plan(joined);
-	before = noted_plan(outer) != NULL ? noted_plan(outer) : begin_plan(outer);
+	before = noted_plan(outer) != NULL ? noted_plan(outer) : begin_plan(root, outer);
 	plan = gstore_join_extend(root, before, joined, outer, inner, type, extra->restrictlist);
 	if (plan == NULL)
 		return;
@@ -182,7 +198,49 @@ add_join_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 	if (!set_costs(root, plan, joined, path) || (noted != NULL && noted->total <= plan->total))
 		return;
 	joined->fdw_private = plan;
-	add_path(joined, (Path *) path);
+	if (is_compiled(root, plan, inner_columns(plan, joined->reltarget->exprs), &size))
+		add_path(joined, (Path *) path);
+}
+
+/* ---- groups */
+
+/* Of each batch by themselves; PostgreSQL combines them. */
+static void
+add_group_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const GroupPathExtraData *extra)
+{
+	const gstore_join_plan *plan = noted_plan(input);
+	const Path			   *child;
+	gstore_partial			step;
+	AggClauseCosts			costs = {0};
+	CustomPath			   *path;
+
+	if (plan == NULL || !gstore_query_partial(root, input, grouped, extra, plan, &step))
+		return;
+	path = make_path(grouped, step.target, step.local, &join_path,
+					 make_private(plan, step.target->exprs, GSTORE_SINK_GROUPS));
+	child = plan->rows->cheapest_total_path;
+	path->path.rows = clamp_row_est(
+		Min(input->rows, step.groups * ceil(plan->rows->rows / GQUERY_BATCH_ROWS_MAX)));
+	path->path.startup_cost = child->startup_cost + gstore_query_builds_cost(root, plan);
+	path->path.total_cost = path->path.startup_cost + child->total_cost - child->startup_cost +
+		gstore_query_batches_cost(root, plan, input->rows, &step.size, step.clauses != NIL) +
+		path->path.rows * cpu_tuple_cost;
+	get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &costs);
+	add_path(grouped,
+			 (Path *) create_agg_path(root, grouped, (Path *) path, grouped->reltarget,
+									  step.clauses != NIL ? AGG_HASHED : AGG_PLAIN,
+									  AGGSPLIT_FINAL_DESERIAL, step.clauses, step.having, &costs,
+									  step.groups));
+}
+
+static void
+add_upper_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input, RelOptInfo *output,
+			   void *extra)
+{
+	if (previous_upper_hook != NULL)
+		previous_upper_hook(root, stage, input, output, extra);
+	if (stage == UPPERREL_GROUP_AGG && gstore_gpu_queries && gstore_gpu_aggregates && gstore_gpu_joins)
+		add_group_path(root, input, output, extra);
 }
 
 /* ---- plans */
@@ -253,6 +311,7 @@ plan_join(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targets, L
 	List			*outputs = lsecond(path->custom_private), *conditions = NIL, *tuple, *numbers;
 	List			*tables = table_columns(&plan), *batch = plan.rows->reltarget->exprs;
 
+	gstore_begin_with_few_groups(linitial(plans));
 	plan.tables = tables_of(tables);
 	numbers = gstore_join_encode(&plan, &conditions);
 	tuple = add_columns(add_columns(NIL, outputs), batch);
@@ -305,6 +364,8 @@ gstore_heap_init(void)
 {
 	previous_join_hook = set_join_pathlist_hook;
 	set_join_pathlist_hook = add_join_path;
+	previous_upper_hook = create_upper_paths_hook;
+	create_upper_paths_hook = add_upper_path;
 	RegisterCustomScanMethods(&gstore_heap_join_scan);
 	RegisterCustomScanMethods(&gstore_heap_batch_scan);
 }

@@ -97,16 +97,17 @@ next_outer_row(ScanState *node)
 	return ExecStoreVirtualTuple(slot);
 }
 
+/* Where PostgreSQL executes a plan once more, as a row has been changed, it asks here in place of for the next row. */
 static bool
-recheck(ScanState *node, TupleTableSlot *slot)
+recheck_outer_row(ScanState *node, TupleTableSlot *slot)
 {
-	return !TupIsNull(slot);
+	return !TupIsNull(next_outer_row(node));
 }
 
 static TupleTableSlot *
 execute_batch(CustomScanState *node)
 {
-	return ExecScan(&node->ss, next_outer_row, recheck);
+	return ExecScan(&node->ss, next_outer_row, recheck_outer_row);
 }
 
 static void
@@ -424,10 +425,16 @@ next_row(ScanState *node)
 	return state->phase == PHASE_LOCAL ? next_local_row(state, slot) : slot;
 }
 
+static bool
+recheck_row(ScanState *node, TupleTableSlot *slot)
+{
+	return !TupIsNull(next_row(node));
+}
+
 static TupleTableSlot *
 execute_join(CustomScanState *node)
 {
-	return ExecScan(&node->ss, next_row, recheck);
+	return ExecScan(&node->ss, next_row, recheck_row);
 }
 
 static void

@@ -22,6 +22,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/planmain.h"
+#include "optimizer/planner.h"
 #include "optimizer/prep.h"
 #include "optimizer/restrictinfo.h"
 #include "optimizer/tlist.h"
@@ -227,16 +228,26 @@ find_keys(const PlannerInfo *root, const PathTarget *target, parts *p)
 	return true;
 }
 
+/* As a partial step has it. */
+static Aggref *
+as_split(Aggref *aggregate, AggSplit split)
+{
+	if (aggregate->aggsplit != split)
+	{
+		aggregate = copyObject(aggregate);
+		mark_partial_aggref(aggregate, split);
+	}
+	return aggregate;
+}
+
 static bool
 find_parts(PlannerInfo *root, const PathTarget *target, parts *p)
 {
 	ListCell *cell;
 
-	p->query.relation = p->join->outer;
-	p->query.table = root->simple_rte_array[p->join->outer]->relid;
-	p->query.joins = p->join->joins;
-	p->query.filters = p->join->filters;
-	p->query.unset = gstore_unset_planned(root);
+	p->query = gstore_join_query(root, p->join);
+	if (!p->query.batched)
+		p->query.table = root->simple_rte_array[p->join->outer]->relid;
 	p->target = create_empty_pathtarget();
 	if (root->parse->hasTargetSRFs || !find_keys(root, target, p) ||
 		find_aggregates((Node *) target->exprs, p) || find_aggregates((Node *) p->having, p))
@@ -245,6 +256,7 @@ find_parts(PlannerInfo *root, const PathTarget *target, parts *p)
 	{
 		if (is_long_distinct(root, lfirst_node(Aggref, cell)))
 			return false;
+		lfirst(cell) = as_split(lfirst_node(Aggref, cell), p->split);
 		add_column_to_pathtarget(p->target, lfirst(cell), 0);
 	}
 	set_pathtarget_cost_width(root, p->target);
@@ -300,7 +312,7 @@ local_rows(PlannerInfo *root, RelOptInfo *input, const gstore_join_plan *join)
 
 	if (join->joins == NIL)
 		return gstore_plan_alone(root, input);
-	return join->local != NULL && gstore_join_has_gpu(rows)
+	return join->rows != NULL || (join->local != NULL && gstore_join_has_gpu(rows))
 		? (Path *) create_projection_path(root, input, join->local, rows->pathtarget)
 		: rows;
 }
@@ -654,6 +666,26 @@ gstoreGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInf
 		add_query_path(root, input, grouped, target, &p, &size);
 }
 
+bool
+gstore_query_partial(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped,
+					 const GroupPathExtraData *extra, const gstore_join_plan *join, gstore_partial *out)
+{
+	parts		p = {.join = join};
+	PathTarget *target = choose_step(root, UPPERREL_GROUP_AGG, input, grouped, extra, &p);
+
+	p.split = AGGSPLIT_INITIAL_SERIAL;
+	if (target == NULL || !is_simple(root, input) || root->numOrderedAggs > 0 ||
+		root->hasNonPartialAggs || root->hasNonSerialAggs || !is_whole(root, input, join) ||
+		!find_parts(root, target, &p) || !gstore_query_measure(&p.query, &out->size))
+		return false;
+	out->target = p.target;
+	out->clauses = p.clauses;
+	out->having = p.having;
+	out->groups = count_groups(root, &p, input->rows);
+	out->local = make_local_path(root, input, grouped, &p, out->groups);
+	return true;
+}
+
 /* ---- plans */
 
 bool
@@ -689,15 +721,15 @@ make_scan_tuple(const PathTarget *target, List *conditions)
  * PostgreSQL makes hash tables of groups when the statement begins, as large as the planner's estimate: of a million groups that takes longer than
  * the GPU needs for the query. This plan runs seldom; its tables grow if it does.
  */
-static void
-begin_with_few_groups(Plan *plan)
+void
+gstore_begin_with_few_groups(Plan *plan)
 {
 	if (plan == NULL)
 		return;
 	if (IsA(plan, Agg))
 		((Agg *) plan)->numGroups = Min(((Agg *) plan)->numGroups, LOCAL_GROUPS_FIRST);
-	begin_with_few_groups(plan->lefttree);
-	begin_with_few_groups(plan->righttree);
+	gstore_begin_with_few_groups(plan->lefttree);
+	gstore_begin_with_few_groups(plan->righttree);
 }
 
 static ForeignScan *
@@ -709,7 +741,7 @@ gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPa
 
 	if (IS_SIMPLE_REL(rel))
 		return plan_scan(root, rel, relation, path, targets, clauses, outer);
-	begin_with_few_groups(outer);
+	gstore_begin_with_few_groups(outer);
 	numbers = gstore_join_encode(list_nth(private, PRIVATE_JOIN), &conditions);
 	tuple = make_scan_tuple(list_nth(private, PRIVATE_TARGET), conditions);
 	(void) gstore_collect_parameters((Node *) tuple, &parameters);

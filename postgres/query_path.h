@@ -40,6 +40,24 @@ gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, struct gstore_join_
 /* The same path, if the planner still has it, runs plan->local where the GPU cannot: a path is not kept by its address, as the planner frees those that are no use. */
 extern void gstore_query_set_local(const RelOptInfo *joined, const struct gstore_join_plan *plan);
 
+/* A grouping step over joined rows, whose groups another step combines. */
+typedef struct gstore_partial
+{
+	PathTarget		 *target;			/* keys, then aggregates, as the other step has them */
+	List			 *clauses, *having; /* of the step as a whole */
+	gstore_query_size size;
+	double			  groups;
+	Path			 *local;
+} gstore_partial;
+
+/* False: there is none, or not on the GPU. */
+extern bool gstore_query_partial(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped,
+								 const GroupPathExtraData	   *extra,
+								 const struct gstore_join_plan *join, gstore_partial *out);
+
+/* Of a local plan, which runs seldom. */
+extern void gstore_begin_with_few_groups(Plan *plan);
+
 /* Parameters of an expression, which are added to argument, a List **. A walker of expressions: false. */
 extern bool gstore_collect_parameters(Node *node, void *argument);
 
