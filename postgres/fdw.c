@@ -12,6 +12,7 @@
 #include "postgres/lost.h"
 #include "postgres/pending.h"
 #include "postgres/progress.h"
+#include "postgres/query_heap.h"
 #include "postgres/query_path.h"
 #include "postgres/query_scan.h"
 #include "postgres/query_stats.h"
@@ -82,6 +83,7 @@ _PG_init(void)
 	gstore_call_init();
 	gstore_analyze_init();
 	gstore_ddl_init();
+	gstore_heap_init();
 }
 
 Datum

@@ -537,6 +537,7 @@ emit_rows(gstore_compiled *c, gstore_emitter *e)
 	ListCell *cell;
 
 	c->key_count = c->key_words = c->late_count = 0;
+	c->entry_words = c->query.batched; /* the row's number */
 	c->gathers = true;
 	foreach(cell, c->query.keys)
 		if (!add_key(c, e, lfirst(cell)))
@@ -623,6 +624,8 @@ emit_query(gstore_compiled *c, gstore_emitter *e)
 	e->relation = c->query.relation;
 	e->table = c->query.table;
 	e->joins = c->query.joins;
+	e->batch = c->query.batch;
+	e->batched = c->query.batched;
 	c->raises = false;
 	if (!gstore_emit_filters(c, e, c->query.filters) ||
 		!gstore_join_emit(e, c->query.joins, &c->raises) || !emit_sink(c, e))
@@ -694,7 +697,7 @@ gstore_query_prepare(const gstore_query *query, PlanState *parent)
 	gstore_compiled *c = create_compiled(query);
 	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .parent = parent};
 
-	if (!OidIsValid(query->table))
+	if (!OidIsValid(query->table) && !query->batched)
 		c->query.table = exec_rt_fetch(query->relation, parent->state)->relid;
 	(void) emit_query(c, &e);
 	c->values = e.values;

@@ -35,7 +35,13 @@ typedef enum gstore_query_sink
 typedef struct gstore_query
 {
 	gstore_query_sink sink;
-	Index			  relation; /* in the range table */
+	Index			  relation; /* in the range table; 0: batched */
+	/*
+	 * The relation's rows are a batch (query_batch.h), whose columns are these expressions; of joined rows keys are of inner tables alone, and records
+	 * begin with the row's number.
+	 */
+	bool  batched;
+	List *batch;
 	Oid table; /* the relation's; gstore_query_prepare() finds it in the range table, if it is not said */
 	List *filters; /* boolean expressions, in the order in which PostgreSQL evaluates them */
 	List *keys; /* of groups: none: all rows are one group, also if there is no row. Of joined rows: Var */

@@ -18,6 +18,7 @@
 #include "postgres/arrow.h"
 #include "postgres/form.h"
 #include "postgres/qual.h"
+#include "postgres/query_batch.h"
 #include "postgres/query_calendar.h"
 #include "postgres/query_decimal.h"
 #include "postgres/query_distance.h"
@@ -236,7 +237,7 @@ find_table(const gstore_emitter *e, const Var *var, uint32 *table, bool *outer)
 
 	*table = 0;
 	*outer = false;
-	if ((Index) var->varno == e->relation)
+	if (e->batched ? list_member(e->batch, var) : (Index) var->varno == e->relation)
 		return true;
 	foreach(cell, e->joins)
 	{
@@ -271,6 +272,38 @@ find_scale(const gstore_column *stored, const Var *var, int *scale)
 	(void) getBaseTypeAndTypmod(var->vartype, &typmod);
 	return gstore_form_decimal(typmod, &precision, scale) &&
 		(stored == NULL || (stored->form == GSTORE_FORM_DECIMAL && stored->scale == *scale));
+}
+
+static int
+number_in_list(const List *list, const void *node)
+{
+	const ListCell *cell;
+
+	foreach(cell, list)
+		if (equal(lfirst(cell), node))
+			return foreach_current_index(cell);
+	return -1;
+}
+
+/* The place of a column of a batch in the program: the value's words as the stack has them. */
+static bool
+place_batch_column(gstore_emitter *e, const Var *var, Oid type, int which, uint32 *at)
+{
+	gquery_program	   *p = e->program;
+	const gquery_column column = {
+		.number = (uint32) gstore_row_batch_number(number_in_list(e->batch, var), which),
+		.type = type,
+		.form = gstore_is_float(type) ? GQUERY_F64 : GQUERY_I64};
+
+	if (!gstore_is_compiled_type(type))
+		return false;
+	for (*at = 0; *at < p->column_count; (*at)++)
+		if (p->columns[*at].table == 0 && p->columns[*at].number == column.number)
+			return true;
+	if (*at == GQUERY_COLUMNS_MAX)
+		return false;
+	p->columns[p->column_count++] = column;
+	return true;
 }
 
 /* The place of a column in the program. False: there is no room, or an older version of the table has another type. */
@@ -325,8 +358,10 @@ find_column(gstore_emitter *e, const Var *var, int which, uint32 *at, gstore_emi
 	stored = stored_column(e, table, var->varattno);
 	*out = (gstore_emitted){.type = getBaseType(var->vartype),
 							.nullable = outer || stored == NULL || stored->has_nulls};
-	return (out->type != NUMERICOID || find_scale(stored, var, &out->scale)) &&
-		place_column(e, table, var->varattno, out->type, which, at);
+	if (out->type == NUMERICOID && !find_scale(stored, var, &out->scale))
+		return false;
+	return e->batched && table == 0 ? place_batch_column(e, var, out->type, which, at)
+									: place_column(e, table, var->varattno, out->type, which, at);
 }
 
 /* Of one of any type, of which nothing is read but which rows are NULL: by a bitmap, or where variable lengths lie in format 'pgstrom'. */

@@ -44,8 +44,10 @@ typedef struct gstore_emitter
 	List			  *values;
 	PlanState		  *parent;
 	ExprContext		  *context;
-	const gstore_view *view;	  /* with joins, one for each table */
-	const List		  *joins;	  /* of gstore_query_join: tables from 1 on */
+	const gstore_view *view;  /* with joins, one for each table */
+	const List		  *joins; /* of gstore_query_join: tables from 1 on */
+	const List		  *batch; /* of gstore_query: table 0 is none */
+	bool			   batched;
 	const Bitmapset	  *unset;	  /* parameters: of gstore_is_plain() */
 	int				   guarded;	  /* inside of what is evaluated for some rows alone */
 	int				   computing; /* inside of what computes with decimals: NaN is none then */

@@ -12,6 +12,7 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
@@ -34,12 +35,16 @@
  */
 #define ROWS_AT_WORK 1e5
 
+static void gstoreGetForeignJoinPaths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer,
+									  RelOptInfo *inner, JoinType type, JoinPathExtraData *extra);
+
 /* ---- relations */
 
 static bool
 is_table(PlannerInfo *root, const RelOptInfo *rel)
 {
 	return IS_SIMPLE_REL(rel) && rel->rtekind == RTE_RELATION && rel->fdwroutine != NULL &&
+		rel->fdwroutine->GetForeignJoinPaths == gstoreGetForeignJoinPaths &&
 		!root->simple_rte_array[rel->relid]->inh && bms_is_empty(rel->lateral_relids);
 }
 
@@ -181,15 +186,23 @@ split_conditions(PlannerInfo *root, const RelOptInfo *joined, const RelOptInfo *
 	return true;
 }
 
+gstore_query
+gstore_join_query(PlannerInfo *root, const gstore_join_plan *plan)
+{
+	return (gstore_query){.relation = plan->outer,
+						  .batched = plan->rows != NULL,
+						  .batch = plan->rows == NULL ? NIL : plan->rows->reltarget->exprs,
+						  .filters = plan->filters,
+						  .joins = plan->joins,
+						  .unset = gstore_unset_planned(root)};
+}
+
 /* Whether the parts that it has so far can be compiled. */
 static bool
 is_compiled(PlannerInfo *root, const gstore_join_plan *plan)
 {
-	const gstore_query query = {.relation = plan->outer,
-								.filters = plan->filters,
-								.joins = plan->joins,
-								.unset = gstore_unset_planned(root)};
-	gstore_query_size  size;
+	gstore_query	  query = gstore_join_query(root, plan);
+	gstore_query_size size;
 
 	return gstore_query_measure(&query, &size);
 }
@@ -281,16 +294,41 @@ show_all(PlannerInfo *root, List *infos, const RelOptInfo *outer, Relids hidden,
 	return true;
 }
 
-static gstore_join_plan *
-make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner,
-		  gquery_join kind, List *infos)
+static Cost
+probes_of_build(const RelOptInfo *inner)
 {
-	const gstore_join_plan *before = gstore_join_find(root, outer);
-	gstore_join_plan	   *plan;
-	gstore_query_join	   *join;
-	double					matches;
+	return inner->tuples * READ_PROBES + inner->rows * ENTER_PROBES;
+}
 
-	if (before == NULL || !is_table(root, inner) || list_length(before->joins) == GQUERY_JOINS_MAX ||
+Cost
+gstore_join_builds(PlannerInfo *root, const gstore_join_plan *plan)
+{
+	Cost	  probes = 0;
+	ListCell *cell;
+
+	foreach(cell, plan->joins)
+		probes += probes_of_build(
+			find_base_rel(root, (int) ((const gstore_query_join *) lfirst(cell))->relation));
+	return probes;
+}
+
+static double
+count_outer(PlannerInfo *root, const gstore_join_plan *plan)
+{
+	return (plan->rows != NULL ? plan->rows : root->simple_rel_array[plan->outer])->rows;
+}
+
+gstore_join_plan *
+gstore_join_extend(PlannerInfo *root, const gstore_join_plan *before, RelOptInfo *joined,
+				   RelOptInfo *outer, RelOptInfo *inner, JoinType type, List *infos)
+{
+	gstore_join_plan  *plan;
+	gstore_query_join *join;
+	gquery_join		   kind;
+	double			   matches;
+
+	if (before == NULL || !find_kind(type, &kind) || !is_table(root, inner) ||
+		list_length(before->joins) == GQUERY_JOINS_MAX ||
 		!show_all(root, infos, outer, hidden_tables(before), &infos))
 		return NULL;
 	join = palloc0(sizeof *join);
@@ -303,12 +341,19 @@ make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *
 	*plan = *before;
 	plan->joins = lappend(list_copy(before->joins), join);
 	plan->tables = bms_add_member(bms_copy(before->tables), (int) inner->relid);
-	plan->probes += outer->rows + inner->tuples * READ_PROBES + inner->rows * ENTER_PROBES;
+	plan->probes += outer->rows + probes_of_build(inner);
 	matches = join->keys == NIL ? outer->rows * inner->rows : joined->rows;
 	if (matches > outer->rows)
-		plan->probes += matches *
-			Max(1, ROWS_AT_WORK / clamp_row_est(root->simple_rel_array[plan->outer]->rows));
+		plan->probes += matches * Max(1, ROWS_AT_WORK / clamp_row_est(count_outer(root, plan)));
 	return plan;
+}
+
+bool
+gstore_join_is_offered(const PlannerInfo *root, const RelOptInfo *joined)
+{
+	return gstore_gpu_queries && gstore_gpu_joins && joined->reloptkind == RELOPT_JOINREL &&
+		root->parse->commandType == CMD_SELECT && root->parse->rowMarks == NIL &&
+		root->rowMarks == NIL && bms_is_empty(joined->lateral_relids);
 }
 
 bool
@@ -364,13 +409,11 @@ gstoreGetForeignJoinPaths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *out
 						  RelOptInfo *inner, JoinType type, JoinPathExtraData *extra)
 {
 	gstore_join_plan *noted = joined->fdw_private, *plan;
-	gquery_join		  kind;
 
-	if (!gstore_gpu_queries || !gstore_gpu_joins || joined->reloptkind != RELOPT_JOINREL ||
-		root->parse->commandType != CMD_SELECT || root->parse->rowMarks != NIL ||
-		root->rowMarks != NIL || !bms_is_empty(joined->lateral_relids) || !find_kind(type, &kind))
+	if (!gstore_join_is_offered(root, joined))
 		return;
-	plan = make_plan(root, joined, outer, inner, kind, extra->restrictlist);
+	plan = gstore_join_extend(root, gstore_join_find(root, outer), joined, outer, inner, type,
+							  extra->restrictlist);
 	if (plan == NULL || (noted != NULL && plan->probes >= noted->probes) || !is_compiled(root, plan))
 	{
 		note_local(joined, noted);
@@ -412,11 +455,14 @@ table_at(const Bitmapset *tables, int rank)
 	return (Index) member;
 }
 
+/* No expression of a query has a constant in an AND: what is computed above the join is not taken for one of these. */
 static int
 add_list(List **expressions, List *list)
 {
+	List *all = lappend(copyObject(list), makeBoolConst(true, false));
+
 	if (list != NIL)
-		*expressions = lappend(*expressions, makeBoolExpr(AND_EXPR, copyObject(list), -1));
+		*expressions = lappend(*expressions, makeBoolExpr(AND_EXPR, all, -1));
 	return list != NIL;
 }
 
@@ -444,7 +490,12 @@ gstore_join_encode(const gstore_join_plan *plan, List **expressions)
 static List *
 next_list(const List *expressions, int *at, bool is_there)
 {
-	return is_there ? list_nth_node(BoolExpr, expressions, (*at)++)->args : NIL;
+	List *all;
+
+	if (!is_there)
+		return NIL;
+	all = list_copy(list_nth_node(BoolExpr, expressions, (*at)++)->args);
+	return list_truncate(all, list_length(all) - 1);
 }
 
 void
@@ -472,7 +523,7 @@ gstore_join_decode(const List *numbers, const Bitmapset *tables, List *expressio
 /* ---- EXPLAIN */
 
 void
-gstore_join_explain(const ForeignScanState *node, const List *joins, ExplainState *es)
+gstore_join_explain(const PlanState *node, const List *joins, ExplainState *es)
 {
 	static const char *const kinds[GQUERY_JOIN_KINDS] = {"inner", "left", "semi", "anti"};
 	const ListCell			*cell;
@@ -480,7 +531,7 @@ gstore_join_explain(const ForeignScanState *node, const List *joins, ExplainStat
 
 	if (joins == NIL)
 		return;
-	context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, NIL);
+	context = set_deparse_context_plan(es->deparse_cxt, node->plan, NIL);
 	foreach(cell, joins)
 	{
 		const gstore_query_join *join = lfirst(cell);

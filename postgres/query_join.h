@@ -11,6 +11,7 @@
 #include "foreign/fdwapi.h"
 #include "nodes/pathnodes.h"
 
+#include "postgres/query_compile.h"
 #include "postgres/query_expr.h"
 
 /* A table that the rows so far are joined with: the inner one. */
@@ -36,6 +37,9 @@ typedef struct gstore_join_plan
 	double probes; /* what it costs beside the outer table's rows, in probes of a hash table */
 	/* Of a joined relation: the cheapest path without joins on the GPU that is known; NULL: there is none. */
 	Path *local;
+	/* Not NULL: the outer rows are this relation's, whatever it is, in batches (query_heap.h); there are no filters, and `outer` is 0. */
+	RelOptInfo *rows;
+	Cost		total; /* then: of the path */
 } gstore_join_plan;
 
 /* GetForeignJoinPaths. */
@@ -44,6 +48,16 @@ extern void gstore_join_callbacks(FdwRoutine *routine);
 /* Whether an expression has columns of a table that is joined by a semi or anti join, as those of equivalence classes may. */
 extern bool
 gstore_join_hides(PlannerInfo *root, const gstore_join_plan *plan, const List *expressions);
+/* Whether a joined relation may be made on the GPU. */
+extern bool gstore_join_is_offered(const PlannerInfo *root, const RelOptInfo *joined);
+/* The outer relation is made as `before` says, and joined with one more table. NULL: that is not for the GPU; expressions are not looked at. */
+extern gstore_join_plan *
+gstore_join_extend(PlannerInfo *root, const gstore_join_plan *before, RelOptInfo *joined,
+				   RelOptInfo *outer, RelOptInfo *inner, JoinType type, List *infos);
+/* What is to be compiled, but for what becomes of rows. */
+extern gstore_query gstore_join_query(PlannerInfo *root, const gstore_join_plan *plan);
+/* Of the plan's probes, what its hash tables cost. */
+extern Cost gstore_join_builds(PlannerInfo *root, const gstore_join_plan *plan);
 
 /* Whether a path to rows of a query joins some of them on the GPU. */
 extern bool gstore_join_has_gpu(const Path *path);
@@ -70,6 +84,6 @@ gstore_join_emit_build(gstore_emitter *emitter, const gstore_query_join *join, b
 
 /* ---- EXPLAIN */
 
-extern void gstore_join_explain(const ForeignScanState *node, const List *joins, ExplainState *es);
+extern void gstore_join_explain(const PlanState *node, const List *joins, ExplainState *es);
 
 #endif

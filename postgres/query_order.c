@@ -696,8 +696,8 @@ explain_order(ForeignScanState *node, ExplainState *es)
 	ExplainPropertyText(
 		"GPU", psprintf("order on %s", RelationGetRelationName(node->ss.ss_currentRelation)), es);
 	gstore_explain_order(node, state->query.keys, state->query.directions, es);
-	gstore_explain_expressions(node, "GPU Filter", state->query.filters, es);
-	gstore_explain_expressions(node, "Row Filter", lthird(plan->fdw_exprs), es);
+	gstore_explain_expressions(&node->ss.ps, "GPU Filter", state->query.filters, es);
+	gstore_explain_expressions(&node->ss.ps, "Row Filter", lthird(plan->fdw_exprs), es);
 	if (!es->analyze)
 		return;
 	gstore_run_explain(&state->run, state->local, "GPU Rows Listed", es);

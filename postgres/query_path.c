@@ -22,6 +22,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/planmain.h"
+#include "optimizer/planner.h"
 #include "optimizer/prep.h"
 #include "optimizer/restrictinfo.h"
 #include "optimizer/tlist.h"
@@ -62,6 +63,10 @@ static const device_costs gpu_costs = {2e-7, 2e-6, 4e-6, 12e6},
  * takes longer for small copies.
  */
 #define LATE_ROW_PART 10.0
+
+/* Of a batch of outer rows: of gpu_startup_cost, what it takes beside its rows; of cpu_tuple_cost, for a row that is kept and whose columns are written. */
+#define BATCH_PART	   0.4
+#define BATCH_ROW_PART 3.0
 
 static GetForeignPlan_function plan_scan;
 
@@ -228,16 +233,26 @@ find_keys(const PlannerInfo *root, const PathTarget *target, parts *p)
 	return true;
 }
 
+/* As a partial step has it. */
+static Aggref *
+as_split(Aggref *aggregate, AggSplit split)
+{
+	if (aggregate->aggsplit != split)
+	{
+		aggregate = copyObject(aggregate);
+		mark_partial_aggref(aggregate, split);
+	}
+	return aggregate;
+}
+
 static bool
 find_parts(PlannerInfo *root, const PathTarget *target, parts *p)
 {
 	ListCell *cell;
 
-	p->query.relation = p->join->outer;
-	p->query.table = root->simple_rte_array[p->join->outer]->relid;
-	p->query.joins = p->join->joins;
-	p->query.filters = p->join->filters;
-	p->query.unset = gstore_unset_planned(root);
+	p->query = gstore_join_query(root, p->join);
+	if (!p->query.batched)
+		p->query.table = root->simple_rte_array[p->join->outer]->relid;
 	p->target = create_empty_pathtarget();
 	if (root->parse->hasTargetSRFs || !find_keys(root, target, p) ||
 		find_aggregates((Node *) target->exprs, p) || find_aggregates((Node *) p->having, p))
@@ -246,6 +261,7 @@ find_parts(PlannerInfo *root, const PathTarget *target, parts *p)
 	{
 		if (is_long_distinct(root, lfirst_node(Aggref, cell)))
 			return false;
+		lfirst(cell) = as_split(lfirst_node(Aggref, cell), p->split);
 		add_column_to_pathtarget(p->target, lfirst(cell), 0);
 	}
 	set_pathtarget_cost_width(root, p->target);
@@ -301,7 +317,7 @@ local_rows(PlannerInfo *root, RelOptInfo *input, const gstore_join_plan *join)
 
 	if (join->joins == NIL)
 		return gstore_plan_alone(root, input);
-	return join->local != NULL && gstore_join_has_gpu(rows)
+	return join->rows != NULL || (join->local != NULL && gstore_join_has_gpu(rows))
 		? (Path *) create_projection_path(root, input, join->local, rows->pathtarget)
 		: rows;
 }
@@ -387,6 +403,27 @@ cost_of_run(PlannerInfo *root, const RelOptInfo *input, const parts *p, const gs
 		(p->query.joins == NIL ? 0 : p->join->probes * costs.probe) +
 		more * size->instructions * costs.instruction +
 		count_numbered(root, size->numbered) * costs.group;
+}
+
+Cost
+gstore_query_batches_cost(PlannerInfo *root, const gstore_join_plan *plan, double joined_rows,
+						  const gstore_query_size *size, bool grouped)
+{
+	const device_costs costs = costs_of_device();
+	const double	   rows = plan->rows->rows;
+
+	return ceil(rows / GQUERY_BATCH_ROWS_MAX) * BATCH_PART * gstore_gpu_startup_cost +
+		rows * (BATCH_ROW_PART * cpu_tuple_cost + (grouped ? costs.group : 0)) +
+		Max(rows, joined_rows) * size->instructions * costs.instruction +
+		(plan->probes - gstore_join_builds(root, plan)) * costs.probe +
+		count_numbered(root, size->numbered) * costs.group +
+		(grouped ? 0 : joined_rows * cpu_tuple_cost * JOINED_ROW_PART);
+}
+
+Cost
+gstore_query_builds_cost(PlannerInfo *root, const gstore_join_plan *plan)
+{
+	return gstore_gpu_startup_cost + gstore_join_builds(root, plan) * costs_of_device().probe;
 }
 
 /* Of the grouping step, for paths above it. */
@@ -637,10 +674,30 @@ gstoreGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInf
 		add_query_path(root, input, grouped, target, &p, &size);
 }
 
+bool
+gstore_query_partial(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped,
+					 const GroupPathExtraData *extra, const gstore_join_plan *join, gstore_partial *out)
+{
+	parts		p = {.join = join};
+	PathTarget *target = choose_step(root, UPPERREL_GROUP_AGG, input, grouped, extra, &p);
+
+	p.split = AGGSPLIT_INITIAL_SERIAL;
+	if (target == NULL || !is_simple(root, input) || root->numOrderedAggs > 0 ||
+		root->hasNonPartialAggs || root->hasNonSerialAggs || !is_whole(root, input, join) ||
+		!find_parts(root, target, &p) || !gstore_query_measure(&p.query, &out->size))
+		return false;
+	out->target = p.target;
+	out->clauses = p.clauses;
+	out->having = p.having;
+	out->groups = count_groups(root, &p, input->rows);
+	out->local = make_local_path(root, input, grouped, &p, out->groups);
+	return true;
+}
+
 /* ---- plans */
 
-static bool
-collect_parameters(Node *node, void *argument)
+bool
+gstore_collect_parameters(Node *node, void *argument)
 {
 	List **parameters = argument;
 
@@ -648,7 +705,7 @@ collect_parameters(Node *node, void *argument)
 		return false;
 	if (IsA(node, Param))
 		*parameters = list_append_unique(*parameters, node);
-	return expression_tree_walker(node, collect_parameters, argument);
+	return expression_tree_walker(node, gstore_collect_parameters, argument);
 }
 
 /* Keys and aggregates; conditions as further columns, each an AND also of one condition, as they are no keys. */
@@ -672,15 +729,15 @@ make_scan_tuple(const PathTarget *target, List *conditions)
  * PostgreSQL makes hash tables of groups when the statement begins, as large as the planner's estimate: of a million groups that takes longer than
  * the GPU needs for the query. This plan runs seldom; its tables grow if it does.
  */
-static void
-begin_with_few_groups(Plan *plan)
+void
+gstore_begin_with_few_groups(Plan *plan)
 {
 	if (plan == NULL)
 		return;
 	if (IsA(plan, Agg))
 		((Agg *) plan)->numGroups = Min(((Agg *) plan)->numGroups, LOCAL_GROUPS_FIRST);
-	begin_with_few_groups(plan->lefttree);
-	begin_with_few_groups(plan->righttree);
+	gstore_begin_with_few_groups(plan->lefttree);
+	gstore_begin_with_few_groups(plan->righttree);
 }
 
 static ForeignScan *
@@ -692,10 +749,10 @@ gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPa
 
 	if (IS_SIMPLE_REL(rel))
 		return plan_scan(root, rel, relation, path, targets, clauses, outer);
-	begin_with_few_groups(outer);
+	gstore_begin_with_few_groups(outer);
 	numbers = gstore_join_encode(list_nth(private, PRIVATE_JOIN), &conditions);
 	tuple = make_scan_tuple(list_nth(private, PRIVATE_TARGET), conditions);
-	(void) collect_parameters((Node *) tuple, &parameters);
+	(void) gstore_collect_parameters((Node *) tuple, &parameters);
 	return make_foreignscan(
 		targets, list_nth(private, PRIVATE_QUALS), 0,
 		list_make4(parameters, list_nth(private, PRIVATE_HAVING), list_nth(private, PRIVATE_ORDER),

@@ -29,11 +29,37 @@ extern Cost gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel,
 
 struct gstore_join_plan;
 
+/* Of a join whose outer rows are batches: what comes before the first one; and what follows, with the joined rows, unless they are grouped. */
+extern Cost gstore_query_builds_cost(PlannerInfo *root, const struct gstore_join_plan *plan);
+extern Cost gstore_query_batches_cost(PlannerInfo *root, const struct gstore_join_plan *plan,
+									  double joined_rows, const gstore_query_size *size, bool grouped);
+
 /* Of a joined relation whose rows are the result: the path of this plan, if its columns can be returned. */
 extern void
 gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, struct gstore_join_plan *plan);
 /* The same path, if the planner still has it, runs plan->local where the GPU cannot: a path is not kept by its address, as the planner frees those that are no use. */
 extern void gstore_query_set_local(const RelOptInfo *joined, const struct gstore_join_plan *plan);
+
+/* A grouping step over joined rows, whose groups another step combines. */
+typedef struct gstore_partial
+{
+	PathTarget		 *target;			/* keys, then aggregates, as the other step has them */
+	List			 *clauses, *having; /* of the step as a whole */
+	gstore_query_size size;
+	double			  groups;
+	Path			 *local;
+} gstore_partial;
+
+/* False: there is none, or not on the GPU. */
+extern bool gstore_query_partial(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped,
+								 const GroupPathExtraData	   *extra,
+								 const struct gstore_join_plan *join, gstore_partial *out);
+
+/* Of a local plan, which runs seldom. */
+extern void gstore_begin_with_few_groups(Plan *plan);
+
+/* Parameters of an expression, which are added to argument, a List **. A walker of expressions: false. */
+extern bool gstore_collect_parameters(Node *node, void *argument);
 
 /* What a plan is for; `plan` is one of such a path. */
 extern void gstore_query_of_plan(const ForeignScan *plan, gstore_query *query);

@@ -76,7 +76,7 @@ count_cost(const gstore_run *run, const gquery_cost *cost)
 	gstore_query_count(run->kind, GSTORE_QUERY_KERNEL_NS, cost->kernel_ns);
 }
 
-/* ---- the memory file: the window, bitmaps, programs of inner tables, queries of distances, programs over groups */
+/* ---- the memory file: the window, bitmaps, programs of inner tables, queries of distances, programs over groups, a batch */
 
 /* A table as it is exported. */
 typedef struct table_rows
@@ -161,10 +161,17 @@ stages_at(const table_rows *tables, const compiled_query *query)
 }
 
 static uint64
-used_bytes(const table_rows *tables, const compiled_query *query)
+batch_at(const table_rows *tables, const compiled_query *query)
 {
 	return stages_at(tables, query) +
 		TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_program)) * (uint64) query->stage_count;
+}
+
+static uint64
+used_bytes(const table_rows *tables, const gstore_request *request, const compiled_query *query)
+{
+	return batch_at(tables, query) +
+		(request->batch == NULL ? 0 : gstore_row_batch_bytes(request->batch, &query->program));
 }
 
 static void
@@ -181,6 +188,20 @@ fill_stages(gquery_window *window, const table_rows *tables, const compiled_quer
 	}
 }
 
+/* False: a value has no word. */
+static bool
+fill_batch(gquery_window *window, const table_rows *tables, const gstore_request *request,
+		   const compiled_query *query)
+{
+	const uint64 at = batch_at(tables, query);
+
+	if (request->batch == NULL)
+		return true;
+	window->batched = 1;
+	window->batch = (gquery_span){at, gstore_row_batch_bytes(request->batch, &query->program)};
+	return gstore_row_batch_write(request->batch, &query->program, (uint8 *) window + at);
+}
+
 static void
 fill_window(gquery_window *window, const table_rows *tables, const gstore_request *request,
 			const compiled_query *query)
@@ -188,7 +209,7 @@ fill_window(gquery_window *window, const table_rows *tables, const gstore_reques
 	memset(window, 0, sizeof *window);
 	window->magic = GQUERY_MAGIC;
 	window->version = GQUERY_VERSION;
-	window->used = used_bytes(tables, query);
+	window->used = used_bytes(tables, request, query);
 	window->role = GetSessionUserId();
 	window->table_count = 1 + (uint32) query->build_count;
 	for (int i = 0; i <= query->build_count; i++)
@@ -268,7 +289,9 @@ export_tables(gstore_run *run, const gstore_request *request, table_rows *out)
 {
 	gstore_view *views = request->view;
 
-	if (!export_table(run, request->relation, &views[0], &out[0]))
+	if (request->batch != NULL)
+		out[0] = (table_rows){.rows.rows = views[0].rows};
+	else if (!export_table(run, request->relation, &views[0], &out[0]))
 		return false;
 	for (int i = 0; i < request->inner_count; i++)
 	{
@@ -291,10 +314,18 @@ send_request(gstore_run *run, const gstore_request *request, const compiled_quer
 	if (!export_tables(run, request, tables))
 		return NULL;
 	run->failure = GSTORE_QUERY_UNAVAILABLE;
-	session = gstore_session_begin(request->view->name.device, used_bytes(tables, query), run->why);
+	session = gstore_session_begin(request->view->name.device, used_bytes(tables, request, query),
+								   run->why);
 	if (session == NULL)
 		return NULL;
 	fill_window(gstore_session_window(session), tables, request, query);
+	if (!fill_batch(gstore_session_window(session), tables, request, query))
+	{
+		strlcpy(run->why, "a number has too many digits, or is NaN", sizeof run->why);
+		run->failure = GSTORE_QUERY_DECIMALS;
+		gstore_session_end(session, false);
+		return NULL;
+	}
 	if (gstore_session_run(session, GQUERY_RUN, run->why))
 		return session;
 	*raised = gstore_session_raised(session);

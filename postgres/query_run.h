@@ -10,16 +10,18 @@
 #include "utils/relcache.h"
 
 #include "postgres/directory.h"
+#include "postgres/query_batch.h"
 #include "postgres/query_compile.h"
 #include "postgres/query_session.h"
 
 /* What is to run: with the parameters of now, over the rows of a view (whole.h), and those of inner tables. */
 typedef struct gstore_request
 {
-	gstore_compiled *compiled;
-	ExprContext		*context;
-	Relation		 relation;
-	gstore_view		*view; /* inner_count more are behind it; without rows, there are none */
+	gstore_compiled	 *compiled;
+	ExprContext		 *context;
+	Relation		  relation;
+	gstore_row_batch *batch; /* in the relation's place; NULL: there is none */
+	gstore_view		 *view;	 /* inner_count more are behind it; without rows, there are none */
 	/* Of a list: so many of its first entries, of those after this one, which has so many words; NULL: from the first one on. */
 	uint64		 list_max;
 	const int64 *after;

@@ -362,15 +362,14 @@ end_query(ForeignScanState *node)
 /* ---- EXPLAIN */
 
 void
-gstore_explain_expressions(const ForeignScanState *node, const char *label, List *expressions,
-						   ExplainState *es)
+gstore_explain_expressions(const PlanState *node, const char *label, List *expressions, ExplainState *es)
 {
 	List	 *context, *texts = NIL;
 	ListCell *cell;
 
 	if (expressions == NIL)
 		return;
-	context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, NIL);
+	context = set_deparse_context_plan(es->deparse_cxt, node->plan, NIL);
 	foreach(cell, expressions)
 		texts = lappend(texts,
 						deparse_expression(lfirst(cell), context,
@@ -390,12 +389,12 @@ explain_query(ForeignScanState *node, ExplainState *es)
 	for (int i = 0; i < state->inner_count; i++)
 		appendStringInfo(&text, ", %s", RelationGetRelationName(state->inner[i]));
 	ExplainPropertyText("GPU", text.data, es);
-	gstore_explain_expressions(node, "GPU Filter", state->query.filters, es);
-	gstore_join_explain(node, state->query.joins, es);
+	gstore_explain_expressions(&node->ss.ps, "GPU Filter", state->query.filters, es);
+	gstore_join_explain(&node->ss.ps, state->query.joins, es);
 	if (!has_rows(state))
-		gstore_explain_expressions(node, "GPU Group Key", state->query.keys, es);
-	gstore_explain_expressions(node, "GPU Aggregate", state->query.aggregates, es);
-	gstore_explain_expressions(node, "GPU Having", state->query.having, es);
+		gstore_explain_expressions(&node->ss.ps, "GPU Group Key", state->query.keys, es);
+	gstore_explain_expressions(&node->ss.ps, "GPU Aggregate", state->query.aggregates, es);
+	gstore_explain_expressions(&node->ss.ps, "GPU Having", state->query.having, es);
 	if (state->query.order != NIL)
 		gstore_explain_order(node, state->query.order, state->query.order_directions, es);
 	if (!es->analyze)

@@ -11,7 +11,7 @@
 extern void gstore_query_scan_callbacks(FdwRoutine *routine);
 
 /* Of a plan's node; none are not shown. */
-extern void gstore_explain_expressions(const ForeignScanState *node, const char *label,
-									   List *expressions, ExplainState *es);
+extern void gstore_explain_expressions(const PlanState *node, const char *label, List *expressions,
+									   ExplainState *es);
 
 #endif

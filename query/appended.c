@@ -215,7 +215,7 @@ static bool write_results(gquery_query *q, const area *a)
         if (!gquery_write_records(q, NULL, 0, a->record_words))
             return false;
     } else if (!gquery_take_block(q, a->count * a->record_words * sizeof(uint64_t), &q->gathered) ||
-               !gquery_gather_values(q, a->count, a->tables, 1) ||
+               !gquery_gather_values(q, a->count, a->tables, q->c->query.batched == 0) ||
                !gquery_write_block(q, &q->gathered, a->count, a->record_words, false)) {
         return false;
     }
@@ -230,7 +230,7 @@ bool gquery_run_appended(gquery_query *q)
     const gquery_window *w = &q->c->query;
     const gquery_control c = {.error = 0};
     area a = {.tables = 1 + q->shape.joins,
-              .record_words = 1 + w->gather_count,
+              .record_words = 1 + w->gather_count + (w->batched != 0),
               .first = w->first_row,
               .slice = first_slice(q)};
     const uint64_t room = fitting(AREA_BYTES, a.tables > a.record_words ? a.tables : a.record_words);

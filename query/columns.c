@@ -219,7 +219,8 @@ bool gquery_open_table(gquery_query *q)
     gvm_status status;
 
     if (wanted->token[0] == '\0')
-        return wanted->rows == 0 || gquery_refuse(q, "rows without a table");
+        return wanted->rows == 0 || q->c->query.batched != 0 ||
+               gquery_refuse(q, "rows without a table");
     gquery_await_other(q->c);
     if (!gquery_succeed(q, gquery_tables_attach(q->tables, wanted->token, &q->attached),
                         "cannot attach a table") ||

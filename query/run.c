@@ -578,8 +578,8 @@ static bool check_query(gquery_query *q)
         return false;
     if (q->shape.built)
         return gquery_refuse(q, "a hash table is no result");
-    return gquery_marks_check(q) && gquery_distances_check(q) && gquery_texts_check(q) &&
-           gquery_inner_check(q);
+    return gquery_batch_check(q) && gquery_marks_check(q) && gquery_distances_check(q) &&
+           gquery_texts_check(q) && gquery_inner_check(q);
 }
 
 /* With joins fewer, as each of their rows goes on as often as it has matches. */
@@ -659,6 +659,7 @@ void gquery_end_part(gquery_query *q, bool done)
         (void)gvmi_cu->cuStreamSynchronize(q->lane->stream); /* what was launched before a failure */
     gquery_give_block(q, &q->groups);
     gquery_give_block(q, &q->dead);
+    gquery_give_block(q, &q->batch);
     gquery_give_block(q, &q->distances);
     gquery_give_block(q, &q->number_block);
     for (uint32_t i = 0; i < q->numbered; i++)
@@ -681,7 +682,7 @@ bool gquery_begin_part(gquery_query *q)
     if (!gquery_open_table(q) || !gquery_begin_reading(q))
         return false;
     set_scan(q);
-    return send_dead(q);
+    return send_dead(q) && gquery_batch_send(q);
 }
 
 static void end_query(gquery_query *q, bool done)

@@ -1,6 +1,7 @@
 /* query/run.h - a query while it runs: what the files share that carry it out.
  *
  * appended.c   joined rows
+ * batch.c      a batch of rows in the place of its table
  * columns.c    its table: columns, leases, the bitmap of deleted rows
  * distance.c   distances of vectors from a query, as columns
  * inner.c      tables that it is joined with
@@ -14,7 +15,7 @@
  * Threads: a query belongs to its connection's.
  * Functions that return bool have put the reason for false into the answer, unless the backend has gone.
  *
- * Circle: appended.c, columns.c, distance.c, inner.c, list.c, marks.c, nearest.c, run.c, stages.c and texts.c call each other, because run.c carries out a query by the others, which launch kernels and
+ * Circle: appended.c, batch.c, columns.c, distance.c, inner.c, list.c, marks.c, nearest.c, run.c, stages.c and texts.c call each other, because run.c carries out a query by the others, which launch kernels and
  * report failures by it.
  */
 #ifndef GQUERY_RUN_H
@@ -100,7 +101,7 @@ typedef struct gquery_query {
     gquery_leases leases;
     gvm_table_data data[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX];
     gquery_vectors vectors[GQUERY_DISTANCES_MAX];
-    gquery_block dead, groups, distances;
+    gquery_block dead, batch, groups, distances;
     gquery_block marked, passed; /* marks.c: a bitmap, row numbers; these appended.c's, too */
     gquery_block gathered;       /* marks.c, appended.c, stages.c: records */
     uint32_t numbered;           /* texts.c */
@@ -193,6 +194,13 @@ bool gquery_begin_reading(gquery_query *q);
 /* Parts of it, without a lane: within wait_ms; GVM_OK without a table. Then the scan's sources. */
 gvm_status gquery_take_leases(gquery_query *q, int wait_ms);
 bool gquery_set_sources(gquery_query *q);
+
+/* ---- batch.c */
+
+/* Without a batch these are nothing. What the window says of one. */
+bool gquery_batch_check(gquery_query *q);
+/* With a lane: to the device. Sets the scan's sources. */
+bool gquery_batch_send(gquery_query *q);
 
 /* ---- distance.c */
 

@@ -18,6 +18,9 @@
 #define GQUERY_PIECE_MAX (16u << 20)
 #define GQUERY_ALIGN 64u
 #define GQUERY_STAGES_MAX 2 /* programs after the first one */
+#define GQUERY_BATCH_ROWS_MAX 32768u
+#define GQUERY_BATCH_PITCH(rows) (((rows) + 63) / 64 * 64) /* values of a column */
+#define GQUERY_BATCH_BYTES(rows) (GQUERY_BATCH_PITCH(rows) * 8 + GQUERY_BATCH_PITCH(rows) / 8)
 #define GQUERY_GATHER_HIGH \
     0x80000000u /* in `gather`, beside a column of decimals: the upper half; without it, the lower one */
 #define GQUERY_GATHER_ROW \
@@ -88,6 +91,10 @@ typedef struct gquery_window {
     uint32_t role;  /* of the session: those of one role leave lanes to others */
     uint32_t table_count;
     gquery_table tables[GQUERY_TABLES_MAX];
+    /* Not 0: table 0 is a batch, tables[0].rows rows without a token. `batch` has the program's columns of it in their order, each of GQUERY_BATCH_BYTES(rows): as the stack has
+     * them, of GQUERY_I64 or GQUERY_F64, without a bias, then a bitmap, 1: not NULL. */
+    uint32_t batched;
+    gquery_span batch;
     gquery_program program;
     gquery_span builds[GQUERY_JOINS_MAX]; /* of tables from 1 on: a gquery_program over that table alone, as table 0, which ends in GQUERY_BUILD */
     uint32_t distance_count;
@@ -113,7 +120,7 @@ typedef struct gquery_window {
     uint64_t first_row, slice_rows;
     uint32_t text_count;
     gquery_wanted_text texts[GQUERY_KEYS_MAX];
-    /* Results. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries, in any order; where these are of groups,
+    /* Results, of which those of GQUERY_APPEND over a batch begin with the number of its row. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries, in any order; where these are of groups,
      * each with its group's words behind it. Of GQUERY_MARK the bitmap, 64 rows a record, or, if `gathered`, a record of query/gather.h's query_gather for each row that passes, ascending. With `nearest` entries
      * of 2 words, the distance by GQUERY_ORDER_KEY and the row, in any order: as many of each query, in the order of these; a row of -1 is none. Of GQUERY_APPEND a record for
      * each joined row, in any order: which of the columns are NULL (bit i: column i), their values. */

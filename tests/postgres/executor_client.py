@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 import shlex
+import signal
 import socket
 import struct
 import subprocess
@@ -19,6 +20,7 @@ from private import PROJECT, Failed, expect  # noqa: E402
 
 ANSWER_S = 60
 LIMIT_S = 10
+PLANNED = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; "
 
 
 def enumerators(*headers):
@@ -60,7 +62,7 @@ Distance = layout(
 )  # fmt: skip
 WantedText = layout("WantedText", key=U32, column=U32)
 Window = layout(
-    "Window", magic=U32, version=U32, used=U64, begun=U32, role=U32, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program,
+    "Window", magic=U32, version=U32, used=U64, begun=U32, role=U32, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], batched=U32, batch=Span, program=Program,
     builds=Span * (N["GQUERY_TABLES_MAX"] - 1), distance_count=U32,
     distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
     gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"], stage_count=U32, stages=Span * N["GQUERY_STAGES_MAX"],
@@ -250,6 +252,21 @@ class Client:
         return found
 
 
+def write_inner(client, token, rows, key):
+    """The inner table of the join: ft by one column."""
+    w = client.window
+    w.table_count = 2
+    w.tables[1].token, w.tables[1].rows = token.encode(), rows
+    build = Program(column_count=1, code_count=2)
+    build.columns[0] = Column(0, key[0] + 1, key[1], N[key[2]], 0)
+    build.code[0], build.code[1] = op("LOAD", 0), op("BUILD", 1)
+    at = (w.used + 63) // 64 * 64
+    client.map[at : at + ctypes.sizeof(build)] = bytes(build)
+    w.builds[0] = Span(at, ctypes.sizeof(build))
+    w.used = at + ctypes.sizeof(build)
+    return at
+
+
 def run_again(server, *query, **more):
     """In another executor, once the one before is gone: until then a connection may still reach that."""
     for _ in range(100):
@@ -343,3 +360,12 @@ def descriptors(pid):
         with contextlib.suppress(OSError):
             found.append(os.readlink(path))
     return [name for name in found if name.startswith(("socket:", "/memfd:query", "anon_inode:[pidfd]"))]
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

@@ -14,10 +14,9 @@ import time
 
 sys.dont_write_bytecode = True
 from cases import group, main  # noqa: E402
-from executor_client import COUNT, ID, K, Client, Column, N, Program, Span, aggregate, descriptors, executor_pid, executor_pids, expect_verb, fill, fill_hashes, op, wait_until, write_program  # noqa: E402
+from executor_client import COUNT, ID, K, PLANNED, Client, Column, N, Program, Span, aggregate, descriptors, executor_pid, executor_pids, expect_verb, fill, fill_hashes, op, stopped, wait_until, write_inner, write_program  # noqa: E402
 from private import Failed, SqlError, expect  # noqa: E402
 
-PLANNED = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; "
 # The outer table is `fact`, whatever costs less.
 JOIN = "SELECT count(*), sum(f.x), sum(d.v) FROM fact f LEFT JOIN dim d ON f.k = d.k"
 LONG_S = 8  # as long as a launch may take, but for its beginning
@@ -179,21 +178,6 @@ def write_join(client, token, rows, kind="GQUERY_JOIN_INNER", column=ID):
     return write_inner(client, token, rows, column)
 
 
-def write_inner(client, token, rows, key):
-    """The inner table of the join: ft by one column."""
-    w = client.window
-    w.table_count = 2
-    w.tables[1].token, w.tables[1].rows = token.encode(), rows
-    build = Program(column_count=1, code_count=2)
-    build.columns[0] = Column(0, key[0] + 1, key[1], N[key[2]], 0)
-    build.code[0], build.code[1] = op("LOAD", 0), op("BUILD", 1)
-    at = (w.used + 63) // 64 * 64
-    client.map[at : at + ctypes.sizeof(build)] = bytes(build)
-    w.builds[0] = Span(at, ctypes.sizeof(build))
-    w.used = at + ctypes.sizeof(build)
-    return at
-
-
 # ---- joined rows, run by run
 
 
@@ -295,15 +279,6 @@ class Rows:
         expect(session.sql("SELECT count(*), sum(x::int8 * (v + 1)) FROM seen"), right, "what the cursor has returned")
         session.sql("COMMIT")
         session.close()
-
-
-@contextlib.contextmanager
-def stopped(pid):
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 @group()

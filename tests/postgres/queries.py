@@ -39,6 +39,8 @@ MOODS = ("sad", "ok", "fine", "happy")
 NOT_NULL = {"k", "i4_s", "n_s"}
 # Vectors, by their distances from others: of eighths, so that sums are exact.
 ELEMENTS, BITS = 7, 20
+INNER_TABLE = re.compile(r"@\d")
+OUTER = re.compile(r"@(?!\d)")
 LIMIT = re.compile(r" LIMIT \d+( OFFSET \d+)?$")
 VECTORS = f", v real[]{{}}, w bit({BITS}), code char(4){{}}"
 # Texts; code is behind the vectors, and of one length.
@@ -555,10 +557,10 @@ def is_of_plan(error, query):
     return error.startswith("22") and bool(re.search(" JOIN |EXISTS", query))
 
 
-def compare(connection, query, table, analyze):
-    """Of the same query on the heap, and on the table by both ways. Returns whether the GPU has computed; Failed: they differ."""
+def compare(connection, query, table, outer_heap, analyze):
+    """Of the same query on the heap, and on the table, or the heap joined with tables of its kind, by both ways. Returns whether the GPU has computed; Failed: they differ."""
     wanted_error, wanted, _ = fail_or_rows(connection, query.replace("@", "heap"))
-    text = query.replace("@", table)
+    text = (OUTER.sub("heap", query) if outer_heap else query).replace("@", table)
     on_gpu, explain = False, "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF)" if analyze else "EXPLAIN (COSTS OFF)"
     for way in ("on", "off"):
         error, rows, gpu = fail_or_rows(connection, f"SET gstore_fdw.gpu_queries = {way}; {explain} {text}; {text}")
@@ -592,7 +594,8 @@ def main():
             try:
                 make_tables(connection, rng, rng.choice((0, 1, 7, 300, 1200, 9000)) if group else 9000)
                 for _ in range(options.queries // GROUPS):
-                    on_gpu += compare(connection, Query(rng).text(), rng.choice(("pgstrom", "arrow", "pgstrom", "arrow", "parts")), rng.random() < ANALYZED)
+                    query = Query(rng).text()
+                    on_gpu += compare(connection, query, rng.choice(("pgstrom", "arrow", "pgstrom", "arrow", "parts")), rng.random() < 0.3 and bool(INNER_TABLE.search(query)), rng.random() < ANALYZED)
                     done += 1
                 run(connection, "COMMIT")
             except (private.Failed, wire.Lost) as failed:
