@@ -168,7 +168,7 @@ set_costs(PlannerInfo *root, gstore_join_plan *plan, const RelOptInfo *joined, C
 		joined->reltarget->cost.startup;
 	path->path.total_cost = path->path.startup_cost + child->total_cost - child->startup_cost +
 		gstore_query_batches_cost(root, plan, joined->rows, &size, false) +
-		joined->rows * joined->reltarget->cost.per_tuple;
+		joined->rows * (cpu_tuple_cost * GSTORE_JOINED_ROW_PART + joined->reltarget->cost.per_tuple);
 	plan->total = path->path.total_cost;
 	return true;
 }
@@ -198,24 +198,28 @@ add_join_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 	if (!set_costs(root, plan, joined, path) || (noted != NULL && noted->total <= plan->total))
 		return;
 	joined->fdw_private = plan;
-	if (!gstore_join_hides(root, plan, joined->reltarget->exprs) &&
-		is_compiled(root, plan, inner_columns(plan, joined->reltarget->exprs), &size))
-		add_path(joined, (Path *) path);
+	if (gstore_join_hides(root, plan, joined->reltarget->exprs) ||
+		!is_compiled(root, plan, inner_columns(plan, joined->reltarget->exprs), &size))
+		return;
+	path->path.total_cost += joined->rows * cpu_tuple_cost * GSTORE_LATE_ROW_PART * size.late;
+	add_path(joined, (Path *) path);
 }
 
 /* ---- groups */
 
 /* Of each batch by themselves; PostgreSQL combines them. */
 static void
-add_group_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const GroupPathExtraData *extra)
+add_group_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input, RelOptInfo *grouped,
+			   const GroupPathExtraData *extra)
 {
+	const AggSplit split = stage == UPPERREL_DISTINCT ? AGGSPLIT_SIMPLE : AGGSPLIT_FINAL_DESERIAL;
 	const gstore_join_plan *plan = noted_plan(input);
 	const Path			   *child;
 	gstore_partial			step;
 	AggClauseCosts			costs = {0};
 	CustomPath			   *path;
 
-	if (plan == NULL || !gstore_query_partial(root, input, grouped, extra, plan, &step))
+	if (plan == NULL || !gstore_query_partial(root, stage, input, grouped, extra, plan, &step))
 		return;
 	path = make_path(grouped, step.target, step.local, &join_path,
 					 make_private(plan, step.target->exprs, GSTORE_SINK_GROUPS));
@@ -226,12 +230,12 @@ add_group_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const 
 	path->path.total_cost = path->path.startup_cost + child->total_cost - child->startup_cost +
 		gstore_query_batches_cost(root, plan, input->rows, &step.size, step.clauses != NIL) +
 		path->path.rows * cpu_tuple_cost;
-	get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &costs);
+	if (split != AGGSPLIT_SIMPLE) /* otherwise there are no aggregates */
+		get_agg_clause_costs(root, split, &costs);
 	add_path(grouped,
-			 (Path *) create_agg_path(root, grouped, (Path *) path, grouped->reltarget,
-									  step.clauses != NIL ? AGG_HASHED : AGG_PLAIN,
-									  AGGSPLIT_FINAL_DESERIAL, step.clauses, step.having, &costs,
-									  step.groups));
+			 (Path *) create_agg_path(root, grouped, (Path *) path, step.whole,
+									  step.clauses != NIL ? AGG_HASHED : AGG_PLAIN, split,
+									  step.clauses, step.having, &costs, step.groups));
 }
 
 static void
@@ -240,8 +244,9 @@ add_upper_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input, Re
 {
 	if (previous_upper_hook != NULL)
 		previous_upper_hook(root, stage, input, output, extra);
-	if (stage == UPPERREL_GROUP_AGG && gstore_gpu_queries && gstore_gpu_aggregates && gstore_gpu_joins)
-		add_group_path(root, input, output, extra);
+	if ((stage == UPPERREL_GROUP_AGG || stage == UPPERREL_DISTINCT) && gstore_gpu_queries &&
+		gstore_gpu_aggregates && gstore_gpu_joins)
+		add_group_path(root, stage, input, output, extra);
 }
 
 /* ---- plans */

@@ -53,17 +53,6 @@ typedef struct device_costs
 static const device_costs gpu_costs = {2e-7, 2e-6, 4e-6, 12e6},
 						  software_costs = {0.0008, 0.005, 0.01, 4e5};
 
-/*
- * Of cpu_tuple_cost, for a joined row that is returned. Measured on the software GPU, 1e6 rows of three columns: 0.39 us each beside the kernels' time, where a
- * local hash join with its scans takes 0.3 us a row and is estimated at 0.0217.
- */
-#define JOINED_ROW_PART 2.0
-/*
- * Likewise, of each table for whose row columns are read by its number. Measured there: 0.05 us where numbers follow each other, 0.3 us where they do not; a device
- * takes longer for small copies.
- */
-#define LATE_ROW_PART 10.0
-
 /* Of a batch of outer rows: of gpu_startup_cost, what it takes beside its rows; of cpu_tuple_cost, for a row that is kept and whose columns are written. */
 #define BATCH_PART	   0.4
 #define BATCH_ROW_PART 3.0
@@ -410,14 +399,13 @@ gstore_query_batches_cost(PlannerInfo *root, const gstore_join_plan *plan, doubl
 						  const gstore_query_size *size, bool grouped)
 {
 	const device_costs costs = costs_of_device();
-	const double	   rows = plan->rows->rows;
+	const double	   rows = plan->rows->rows, batches = ceil(rows / GQUERY_BATCH_ROWS_MAX);
 
-	return ceil(rows / GQUERY_BATCH_ROWS_MAX) * BATCH_PART * gstore_gpu_startup_cost +
+	return batches *
+		(BATCH_PART * gstore_gpu_startup_cost + count_numbered(root, size->numbered) * costs.group) +
 		rows * (BATCH_ROW_PART * cpu_tuple_cost + (grouped ? costs.group : 0)) +
 		Max(rows, joined_rows) * size->instructions * costs.instruction +
-		(plan->probes - gstore_join_builds(root, plan)) * costs.probe +
-		count_numbered(root, size->numbered) * costs.group +
-		(grouped ? 0 : joined_rows * cpu_tuple_cost * JOINED_ROW_PART);
+		(plan->probes - gstore_join_builds(root, plan)) * costs.probe;
 }
 
 Cost
@@ -505,7 +493,7 @@ gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, gstore_join_plan *p
 		!gstore_query_measure(&p.query, &size))
 		return;
 	startup = cost_of_run(root, joined, &p, &size);
-	row = cpu_tuple_cost * (JOINED_ROW_PART + LATE_ROW_PART * size.late);
+	row = cpu_tuple_cost * (GSTORE_JOINED_ROW_PART + GSTORE_LATE_ROW_PART * size.late);
 	path = create_foreign_join_path(root, joined, NULL, joined->rows,
 									startup + joined->reltarget->cost.startup,
 									startup + joined->reltarget->cost.startup +
@@ -675,11 +663,12 @@ gstoreGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInf
 }
 
 bool
-gstore_query_partial(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped,
-					 const GroupPathExtraData *extra, const gstore_join_plan *join, gstore_partial *out)
+gstore_query_partial(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input,
+					 RelOptInfo *grouped, const GroupPathExtraData *extra,
+					 const gstore_join_plan *join, gstore_partial *out)
 {
 	parts		p = {.join = join};
-	PathTarget *target = choose_step(root, UPPERREL_GROUP_AGG, input, grouped, extra, &p);
+	PathTarget *target = choose_step(root, stage, input, grouped, extra, &p);
 
 	p.split = AGGSPLIT_INITIAL_SERIAL;
 	if (target == NULL || !is_simple(root, input) || root->numOrderedAggs > 0 ||
@@ -687,6 +676,7 @@ gstore_query_partial(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped,
 		!find_parts(root, target, &p) || !gstore_query_measure(&p.query, &out->size))
 		return false;
 	out->target = p.target;
+	out->whole = target;
 	out->clauses = p.clauses;
 	out->having = p.having;
 	out->groups = count_groups(root, &p, input->rows);
