@@ -99,7 +99,9 @@ word_of(const gquery_column *column, Datum value, int scale, int64 *word)
 {
 	if (column->type != NUMERICOID)
 	{
-		*word = gstore_stack_word(value, column->type, (int) column->number % 2);
+		*word = !OidIsValid(column->type)
+			? 0
+			: gstore_stack_word(value, column->type, (int) column->number % 2);
 		return true;
 	}
 	return gstore_decimal_word(value, scale, word) && *word != GQUERY_DECIMAL_NAN;
@@ -113,8 +115,10 @@ scale_of(const gstore_row_batch *batch, const gquery_column *column)
 	int32						 typmod = a->atttypmod;
 	int							 precision, scale = 0;
 
-	if (getBaseTypeAndTypmod(a->atttypid, &typmod) == NUMERICOID &&
-		!gstore_form_decimal(typmod, &precision, &scale))
+	if (column->type != NUMERICOID)
+		return 0;
+	(void) getBaseTypeAndTypmod(a->atttypid, &typmod);
+	if (!gstore_form_decimal(typmod, &precision, &scale))
 		elog(ERROR, "a decimal of outer rows has no scale");
 	return scale;
 }

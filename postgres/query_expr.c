@@ -285,7 +285,7 @@ number_in_list(const List *list, const void *node)
 	return -1;
 }
 
-/* The place of a column of a batch in the program: the value's words as the stack has them. */
+/* The place of a column of a batch in the program: the value's words as the stack has them; InvalidOid: which rows are NULL alone. */
 static bool
 place_batch_column(gstore_emitter *e, const Var *var, Oid type, int which, uint32 *at)
 {
@@ -295,10 +295,11 @@ place_batch_column(gstore_emitter *e, const Var *var, Oid type, int which, uint3
 		.type = type,
 		.form = gstore_is_float(type) ? GQUERY_F64 : GQUERY_I64};
 
-	if (!gstore_is_compiled_type(type))
+	if (OidIsValid(type) && !gstore_is_compiled_type(type))
 		return false;
 	for (*at = 0; *at < p->column_count; (*at)++)
-		if (p->columns[*at].table == 0 && p->columns[*at].number == column.number)
+		if (p->columns[*at].table == 0 && p->columns[*at].number == column.number &&
+			p->columns[*at].type == type)
 			return true;
 	if (*at == GQUERY_COLUMNS_MAX)
 		return false;
@@ -374,6 +375,8 @@ place_nulls(gstore_emitter *e, const Var *var, uint32 *at)
 
 	if (!find_table(e, var, &column.table, &outer))
 		return false;
+	if (e->batched && column.table == 0)
+		return place_batch_column(e, var, InvalidOid, 0, at);
 	stored = stored_column(e, column.table, var->varattno);
 	column.form = stored != NULL && gstore_is_variable(stored) && !gstore_is_arrow(stored)
 		? GQUERY_TEXT_BODIES
