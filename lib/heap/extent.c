@@ -62,7 +62,7 @@ static bool visit_block(gvm_heap *heap, gvmi_block *block, void *arg)
     gvm_heap_extent e = {.tag = ""};
 
     (void)heap;
-    switch (block->state) {
+    switch (atomic_load(&block->state)) {
     case GVMI_BLOCK_USED:
         e.use = GVM_HEAP_USE_LIVE;
         if (block->tag != NULL)

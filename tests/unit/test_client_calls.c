@@ -53,7 +53,7 @@ static int script_calls(fake *f)
         message = reply(f, GVMI_WIRE_CHUNK_STATES);
         message.body.CHUNK_STATES.value = 6;
         message.head.tail_bytes = 2 + (uint32_t)first / 2;
-        memcpy(message.tail.bytes, "abcde" + first, message.head.tail_bytes);
+        memcpy(message.tail.bytes, &"abcde"[first], message.head.tail_bytes);
         TRY_LINE(send_message(f, &message, NULL, 0));
     }
     TRY_LINE(receive(f, GVMI_WIRE_EVICT));
