@@ -405,13 +405,15 @@ gstore_query_batches_cost(PlannerInfo *root, const gstore_join_plan *plan, doubl
 		(BATCH_PART * gstore_gpu_startup_cost + count_numbered(root, size->numbered) * costs.group) +
 		rows * (BATCH_ROW_PART * cpu_tuple_cost + (grouped ? costs.group : 0)) +
 		Max(rows, joined_rows) * size->instructions * costs.instruction +
-		(plan->probes - gstore_join_builds(root, plan)) * costs.probe;
+		(plan->probes - gstore_join_builds(root, plan, false) +
+		 (batches - 1) * gstore_join_builds(root, plan, true)) *
+		costs.probe;
 }
 
 Cost
 gstore_query_builds_cost(PlannerInfo *root, const gstore_join_plan *plan)
 {
-	return gstore_gpu_startup_cost + gstore_join_builds(root, plan) * costs_of_device().probe;
+	return gstore_gpu_startup_cost + gstore_join_builds(root, plan, false) * costs_of_device().probe;
 }
 
 /* Of the grouping step, for paths above it. */
