@@ -2,6 +2,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "nodes/nodes.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
@@ -78,6 +79,29 @@ gstore_row_batch_row(gstore_row_batch *batch, uint64 number)
 
 /* ---- columns */
 
+int
+gstore_row_batch_number(const List *expressions, const void *expression, int which)
+{
+	const ListCell *cell;
+
+	foreach(cell, expressions)
+		if (equal(lfirst(cell), expression))
+			return 1 + 2 * foreach_current_index(cell) + which;
+	return 0;
+}
+
+static int
+expression_of(const gquery_column *column)
+{
+	return ((int) column->number - 1) / 2;
+}
+
+static int
+which_of(const gquery_column *column)
+{
+	return ((int) column->number - 1) % 2;
+}
+
 static int
 list_columns(const gquery_program *program, const gquery_column **columns)
 {
@@ -103,7 +127,7 @@ word_of(const gquery_column *column, Datum value, int scale, int64 *word)
 {
 	if (column->type != NUMERICOID)
 	{
-		*word = gstore_stack_word(value, column->type, (int) column->number % 2);
+		*word = gstore_stack_word(value, column->type, which_of(column));
 		return true;
 	}
 	return gstore_decimal_word(value, scale, word) && *word != GQUERY_DECIMAL_NAN;
@@ -113,7 +137,7 @@ static int
 scale_of(const gstore_row_batch *batch, const gquery_column *column)
 {
 	const FormData_pg_attribute *a = TupleDescAttr(batch->slot->tts_tupleDescriptor,
-												   (int) column->number / 2);
+												   expression_of(column));
 	int32						 typmod = a->atttypmod;
 	int							 precision, scale = 0;
 
@@ -147,7 +171,7 @@ gstore_row_batch_write(gstore_row_batch *batch, const gquery_program *program, u
 
 		for (int c = 0; c < count; c++)
 		{
-			const int at = (int) columns[c]->number / 2;
+			const int at = expression_of(columns[c]);
 			int64	 *words = (int64 *) (to + bytes * (uint64) c);
 
 			if (slot->tts_isnull[at])
