@@ -53,7 +53,10 @@ typedef struct device_costs
 static const device_costs gpu_costs = {2e-7, 2e-6, 4e-6, 12e6},
 						  software_costs = {0.0008, 0.005, 0.01, 4e5};
 
-/* Of a batch of outer rows: of gpu_startup_cost, what it takes beside its rows; of cpu_tuple_cost, for a row that is kept and whose columns are written. */
+/*
+ * Of a batch of outer rows: of gpu_startup_cost, what it takes beside its rows; of cpu_tuple_cost, for a row that is kept and whose columns are written. Measured on the software
+ * GPU, 1e6 rows of a heap joined with 1,000: 0.33 to 0.42 s with all of them returned, of which the heap's scan takes 0.1 s and kernels 0.1 s; a local hash join takes 0.25 s.
+ */
 #define BATCH_PART	   0.4
 #define BATCH_ROW_PART 3.0
 
