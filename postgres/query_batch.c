@@ -2,7 +2,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "nodes/nodes.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
@@ -79,29 +78,6 @@ gstore_row_batch_row(gstore_row_batch *batch, uint64 number)
 
 /* ---- columns */
 
-int
-gstore_row_batch_number(const List *expressions, const void *expression, int which)
-{
-	const ListCell *cell;
-
-	foreach(cell, expressions)
-		if (equal(lfirst(cell), expression))
-			return 1 + 2 * foreach_current_index(cell) + which;
-	return 0;
-}
-
-static int
-expression_of(const gquery_column *column)
-{
-	return ((int) column->number - 1) / 2;
-}
-
-static int
-which_of(const gquery_column *column)
-{
-	return ((int) column->number - 1) % 2;
-}
-
 static int
 list_columns(const gquery_program *program, const gquery_column **columns)
 {
@@ -127,7 +103,7 @@ word_of(const gquery_column *column, Datum value, int scale, int64 *word)
 {
 	if (column->type != NUMERICOID)
 	{
-		*word = gstore_stack_word(value, column->type, which_of(column));
+		*word = gstore_stack_word(value, column->type, (int) column->number % 2);
 		return true;
 	}
 	return gstore_decimal_word(value, scale, word) && *word != GQUERY_DECIMAL_NAN;
@@ -137,7 +113,7 @@ static int
 scale_of(const gstore_row_batch *batch, const gquery_column *column)
 {
 	const FormData_pg_attribute *a = TupleDescAttr(batch->slot->tts_tupleDescriptor,
-												   expression_of(column));
+												   (int) column->number / 2);
 	int32						 typmod = a->atttypmod;
 	int							 precision, scale = 0;
 
@@ -171,7 +147,7 @@ gstore_row_batch_write(gstore_row_batch *batch, const gquery_program *program, u
 
 		for (int c = 0; c < count; c++)
 		{
-			const int at = expression_of(columns[c]);
+			const int at = (int) columns[c]->number / 2;
 			int64	 *words = (int64 *) (to + bytes * (uint64) c);
 
 			if (slot->tts_isnull[at])

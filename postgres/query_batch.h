@@ -8,14 +8,17 @@
 #include "postgres.h"
 
 #include "executor/tuptable.h"
-#include "nodes/pg_list.h"
 
 #include "query/wire.h"
 
 typedef struct gstore_row_batch gstore_row_batch;
 
-/* gquery_column.number of one of the expressions that rows consist of, of which there may be two words; 0: it is none. */
-extern int gstore_row_batch_number(const List *expressions, const void *expression, int which);
+/* gquery_column.number of an expression of the rows, of which there may be two words. */
+static inline int
+gstore_row_batch_number(int expression, int which)
+{
+	return 2 * expression + which;
+}
 
 /* Without rows. Lives in the current memory context. */
 extern gstore_row_batch *gstore_row_batch_create(TupleDesc rows);

@@ -217,20 +217,12 @@ form_of(Oid type, bool arrow)
 	}
 }
 
-static bool
-is_of_batch(const gstore_emitter *e, uint32 table)
-{
-	return e->batched && table == 0;
-}
-
 static int64
-bias_of(const gstore_emitter *e, uint32 table, Oid type)
+bias_of(const gstore_emitter *e, Oid type, bool arrow)
 {
-	if (is_of_batch(e, table))
-		return 0;
 	if (type == NUMERICOID)
 		return e->computing > 0;
-	if (e->view == NULL || !e->view[table].arrow)
+	if (!arrow)
 		return 0;
 	if (type == DATEOID)
 		return -GSTORE_DAYS_1970_TO_2000;
@@ -245,7 +237,7 @@ find_table(const gstore_emitter *e, const Var *var, uint32 *table, bool *outer)
 
 	*table = 0;
 	*outer = false;
-	if (e->batched ? gstore_row_batch_number(e->batch, var, 0) > 0 : (Index) var->varno == e->relation)
+	if (e->batched ? list_member(e->batch, var) : (Index) var->varno == e->relation)
 		return true;
 	foreach(cell, e->joins)
 	{
@@ -282,27 +274,50 @@ find_scale(const gstore_column *stored, const Var *var, int *scale)
 		(stored == NULL || (stored->form == GSTORE_FORM_DECIMAL && stored->scale == *scale));
 }
 
-static gquery_form
-form_of_column(const gstore_emitter *e, uint32 table, const gstore_column *stored, Oid type, int which)
+static int
+number_in_list(const List *list, const void *node)
 {
-	const bool arrow = e->view != NULL && e->view[table].arrow;
+	const ListCell *cell;
 
-	if (is_of_batch(e, table))
-		return gstore_is_float(type) ? GQUERY_F64 : GQUERY_I64;
-	return gstore_is_text(type) ? form_of_text(stored, arrow)
-								: form_of(type, arrow) + (gquery_form) which;
+	foreach(cell, list)
+		if (equal(lfirst(cell), node))
+			return foreach_current_index(cell);
+	return -1;
+}
+
+/* The place of a column of a batch in the program: the value's words as the stack has them. */
+static bool
+place_batch_column(gstore_emitter *e, const Var *var, Oid type, int which, uint32 *at)
+{
+	gquery_program	   *p = e->program;
+	const gquery_column column = {
+		.number = (uint32) gstore_row_batch_number(number_in_list(e->batch, var), which),
+		.type = type,
+		.form = gstore_is_float(type) ? GQUERY_F64 : GQUERY_I64};
+
+	if (!gstore_is_compiled_type(type))
+		return false;
+	for (*at = 0; *at < p->column_count; (*at)++)
+		if (p->columns[*at].table == 0 && p->columns[*at].number == column.number)
+			return true;
+	if (*at == GQUERY_COLUMNS_MAX)
+		return false;
+	p->columns[p->column_count++] = column;
+	return true;
 }
 
 /* The place of a column in the program. False: there is no room, or an older version of the table has another type. */
 static bool
 place_column(gstore_emitter *e, uint32 table, int number, Oid type, int which, uint32 *at)
 {
+	const bool			 arrow = e->view != NULL && e->view[table].arrow;
 	const gstore_column *stored = stored_column(e, table, number);
-	const uint32		 form = form_of_column(e, table, stored, type, which);
-	const int64			 bias = gstore_is_text(type) ? which : bias_of(e, table, type);
+	const uint32		 form = gstore_is_text(type) ? form_of_text(stored, arrow)
+													 : form_of(type, arrow) + (uint32) which;
+	const int64			 bias = gstore_is_text(type) ? which : bias_of(e, type, arrow);
 	gquery_program		*p = e->program;
 
-	if ((!gstore_is_compiled_type(type) && (!gstore_is_text(type) || is_of_batch(e, table))) ||
+	if ((!gstore_is_compiled_type(type) && !gstore_is_text(type)) ||
 		(stored != NULL && getBaseType(stored->type) != type))
 		return false;
 	for (*at = 0; *at < p->column_count; (*at)++)
@@ -325,17 +340,16 @@ find_column(gstore_emitter *e, const Var *var, int which, uint32 *at, gstore_emi
 	const gstore_column *stored;
 	uint32				 table;
 	bool				 outer;
-	int					 number = var->varattno;
 
 	if (!find_table(e, var, &table, &outer))
 		return false;
 	stored = stored_column(e, table, var->varattno);
 	*out = (gstore_emitted){.type = getBaseType(var->vartype),
 							.nullable = outer || stored == NULL || stored->has_nulls};
-	if (is_of_batch(e, table))
-		number = gstore_row_batch_number(e->batch, var, which);
-	return (out->type != NUMERICOID || find_scale(stored, var, &out->scale)) &&
-		place_column(e, table, number, out->type, which, at);
+	if (out->type == NUMERICOID && !find_scale(stored, var, &out->scale))
+		return false;
+	return e->batched && table == 0 ? place_batch_column(e, var, out->type, which, at)
+									: place_column(e, table, var->varattno, out->type, which, at);
 }
 
 bool
