@@ -9,6 +9,9 @@
 #include "postgres/query_batch.h"
 #include "postgres/query_word.h"
 
+/* Also where work_mem is less: batches of few rows cost as much as those of many. */
+#define BATCH_KB_LEAST 8192
+
 struct gstore_row_batch
 {
 	MemoryContext	context; /* of tuples */
@@ -49,7 +52,8 @@ gstore_row_batch_add(gstore_row_batch *batch, TupleTableSlot *row, uint32 most)
 	batch->tuples[batch->count++] = tuple;
 	batch->bytes += tuple->t_len;
 	batch->shown = batch->count;
-	return batch->count < Min(most, GQUERY_BATCH_ROWS_MAX) && batch->bytes < (Size) work_mem * 1024;
+	return batch->count < Min(most, GQUERY_BATCH_ROWS_MAX) &&
+		batch->bytes < (Size) Max(work_mem, BATCH_KB_LEAST) * 1024;
 }
 
 uint32

@@ -24,7 +24,7 @@ gstore_row_batch_number(int expression, int which)
 extern gstore_row_batch *gstore_row_batch_create(TupleDesc rows);
 extern void				 gstore_row_batch_clear(gstore_row_batch *batch);
 
-/* Adds a row. False: the batch is full then, as it has `most`, or takes work_mem. */
+/* Adds a row. False: the batch is full then, as it has `most`, or takes work_mem, 8 MiB at least. */
 extern bool	  gstore_row_batch_add(gstore_row_batch *batch, TupleTableSlot *row, uint32 most);
 extern uint32 gstore_row_batch_count(const gstore_row_batch *batch);
 /* Of a row, all values; they live until the batch is cleared, the slot until the next call. ERROR if there is no such row. */

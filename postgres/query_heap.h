@@ -4,6 +4,8 @@
  *
  * A plan is of two nodes: the join, whose only child is the local plan of the same step; and within that, as the outermost plan, the node that has the
  * outer rows.
+ *
+ * Circle: query_heap.c and query_heap_scan.c call each other, because a plan has the states that it is executed by, and they what it has encoded.
  */
 #ifndef GSTORE_QUERY_HEAP_H
 #define GSTORE_QUERY_HEAP_H

@@ -174,6 +174,7 @@ typedef struct join_state
 	MemoryContext	 later;		  /* of the latest one that goes on with it */
 	phase			 phase;
 	uint32			 rows_most; /* of the next batch */
+	int64			 batches;	/* that the GPU has done; for EXPLAIN */
 	gstore_view		 views[GQUERY_TABLES_MAX];
 	gstore_request	 request;
 	gstore_run		 run;
@@ -330,7 +331,10 @@ next_batch(join_state *state)
 		return false;
 	state->rows_most = GQUERY_BATCH_ROWS_MAX;
 	if (run_batch(state))
+	{
+		state->batches++;
 		return true;
+	}
 	state->phase = PHASE_LOCAL;
 	return false;
 }
@@ -531,8 +535,11 @@ explain_join(CustomScanState *node, List *ancestors, ExplainState *es)
 		gstore_explain_expressions(plan, "GPU Group Key", state->query.keys, es);
 	gstore_explain_expressions(plan, "GPU Aggregate", state->query.aggregates, es);
 	if (es->analyze)
+	{
+		ExplainPropertyInteger("GPU Batches", NULL, state->batches, es);
 		gstore_run_explain(&state->run, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
 						   has_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
+	}
 }
 
 static const CustomExecMethods join_methods = {

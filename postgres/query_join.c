@@ -18,6 +18,7 @@
 #include "utils/ruleutils.h"
 
 #include "postgres/form.h"
+#include "postgres/pending.h"
 #include "postgres/qual.h"
 #include "postgres/query_compile.h"
 #include "postgres/query_join.h"
@@ -301,14 +302,18 @@ probes_of_build(const RelOptInfo *inner)
 }
 
 Cost
-gstore_join_builds(PlannerInfo *root, const gstore_join_plan *plan)
+gstore_join_builds(PlannerInfo *root, const gstore_join_plan *plan, bool own)
 {
 	Cost	  probes = 0;
 	ListCell *cell;
 
 	foreach(cell, plan->joins)
-		probes += probes_of_build(
-			find_base_rel(root, (int) ((const gstore_query_join *) lfirst(cell))->relation));
+	{
+		const Index relation = ((const gstore_query_join *) lfirst(cell))->relation;
+
+		if (!own || gstore_pending_find(root->simple_rte_array[relation]->relid) != NULL)
+			probes += probes_of_build(find_base_rel(root, (int) relation));
+	}
 	return probes;
 }
 

@@ -56,8 +56,8 @@ gstore_join_extend(PlannerInfo *root, const gstore_join_plan *before, RelOptInfo
 				   RelOptInfo *outer, RelOptInfo *inner, JoinType type, List *infos);
 /* What is to be compiled, but for what becomes of rows. */
 extern gstore_query gstore_join_query(PlannerInfo *root, const gstore_join_plan *plan);
-/* Of the plan's probes, what its hash tables cost. */
-extern Cost gstore_join_builds(PlannerInfo *root, const gstore_join_plan *plan);
+/* Of the plan's probes, what its hash tables cost; own: of tables that the transaction has changed, which each query builds anew. */
+extern Cost gstore_join_builds(PlannerInfo *root, const gstore_join_plan *plan, bool own);
 
 /* Whether a path to rows of a query joins some of them on the GPU. */
 extern bool gstore_join_has_gpu(const Path *path);

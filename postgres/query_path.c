@@ -53,7 +53,10 @@ typedef struct device_costs
 static const device_costs gpu_costs = {2e-7, 2e-6, 4e-6, 12e6},
 						  software_costs = {0.0008, 0.005, 0.01, 4e5};
 
-/* Of a batch of outer rows: of gpu_startup_cost, what it takes beside its rows; of cpu_tuple_cost, for a row that is kept and whose columns are written. */
+/*
+ * Of a batch of outer rows: of gpu_startup_cost, what it takes beside its rows; of cpu_tuple_cost, for a row that is kept and whose columns are written. Measured on the software
+ * GPU, 1e6 rows of a heap joined with 1,000: 0.33 to 0.42 s with all of them returned, of which the heap's scan takes 0.1 s and kernels 0.1 s; a local hash join takes 0.25 s.
+ */
 #define BATCH_PART	   0.4
 #define BATCH_ROW_PART 3.0
 
@@ -405,13 +408,15 @@ gstore_query_batches_cost(PlannerInfo *root, const gstore_join_plan *plan, doubl
 		(BATCH_PART * gstore_gpu_startup_cost + count_numbered(root, size->numbered) * costs.group) +
 		rows * (BATCH_ROW_PART * cpu_tuple_cost + (grouped ? costs.group : 0)) +
 		Max(rows, joined_rows) * size->instructions * costs.instruction +
-		(plan->probes - gstore_join_builds(root, plan)) * costs.probe;
+		(plan->probes - gstore_join_builds(root, plan, false) +
+		 (batches - 1) * gstore_join_builds(root, plan, true)) *
+		costs.probe;
 }
 
 Cost
 gstore_query_builds_cost(PlannerInfo *root, const gstore_join_plan *plan)
 {
-	return gstore_gpu_startup_cost + gstore_join_builds(root, plan) * costs_of_device().probe;
+	return gstore_gpu_startup_cost + gstore_join_builds(root, plan, false) * costs_of_device().probe;
 }
 
 /* Of the grouping step, for paths above it. */
