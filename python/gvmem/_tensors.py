@@ -19,6 +19,7 @@ from ._array import stream_number
 
 ALIGN = 256  # of a block in its object
 HEADER_BYTES_MAX = 100_000_000  # of safetensors' own readers
+_ALIGNMENT_MAX = 8  # of an element
 _DIMENSIONS_MAX = 16
 _READ_BYTES = 16 << 20  # of a file at a time
 _LENGTH = struct.Struct("<Q")
@@ -197,13 +198,18 @@ def read_source(name: str, value: Any, device: int, stream: Any) -> Source:
 # ---- laying them out
 
 
+def _alignment(dtype: str) -> int:
+    return min(_ALIGNMENT_MAX, TYPES[dtype].bytes)
+
+
 class _Range:
     """Memory that dense tensors share."""
 
     __slots__ = ("device", "address", "end", "owner", "offset")
 
     def __init__(self, source: Source):
-        self.device, self.address, self.end, self.owner, self.offset = source.device, source.address, _end(source), [source.owner], 0
+        self.device, self.address, self.end, self.owner = source.device, source.address, _end(source), [source.owner]
+        self.offset = 0
 
     def pieces(self) -> Iterator[memoryview]:
         yield memoryview(_gvmem.memory(self.owner, self.address, self.end - self.address))
@@ -222,7 +228,7 @@ def _find_ranges(sources: Iterable[Source]) -> list[_Range]:
     return ranges
 
 
-def _make_dense(name: str, source: Source) -> Source:
+def make_dense(name: str, source: Source) -> Source:
     """A copy in C's order of a tensor with gaps, which shares its memory with none that is kept whole."""
     if source.device is not None:
         raise TypeError(f'"{name}" has gaps between its elements: make it contiguous first')
@@ -256,7 +262,7 @@ def _within(ranges: list[_Range], source: Source) -> Optional[_Range]:
     return r if r.device == source.device and _end(source) <= r.end else None
 
 
-def lay_out(sources: Mapping[str, Source]) -> tuple[dict[str, Layout], list[Block]]:
+def lay_out(sources: Mapping[str, Source], make_dense: Callable[[str, Source], Source] = make_dense) -> tuple[dict[str, Layout], list[Block]]:
     """The table of a model, with offsets behind the header, and what is copied where.
 
     Tensors that share memory share it there. One with gaps stays as it is if all of it is memory of others, and is made dense
@@ -268,23 +274,26 @@ def lay_out(sources: Mapping[str, Source]) -> tuple[dict[str, Layout], list[Bloc
     for name, source in sources.items():
         if prod(source.shape) and not _is_dense(source) and _within(whole, source) is None:
             if source[:5] not in copies:
-                copies[source[:5]] = _make_dense(name, source)
+                copies[source[:5]] = make_dense(name, source)
             source = copies[source[:5]]
         placed[name] = source
     ranges = _find_ranges(source for source in placed.values() if prod(source.shape) and _is_dense(source))
+    found = {name: r for name, source in placed.items() if prod(source.shape) and (r := _within(ranges, source)) is not None}
+    for name, r in found.items():  # the first byte of a range is aligned for all, or else as it is now
+        if (placed[name].address - r.address) % _alignment(placed[name].dtype):
+            r.offset = r.address % _ALIGNMENT_MAX
     at = 0
-    for r in _order_of(ranges, placed.values()):
-        r.offset = at
-        at = _align(at + r.end - r.address)
+    for r in dict.fromkeys(found.values()):  # neighbours in a model are so in its object
+        r.offset += at
+        at = _align(r.offset + r.end - r.address)
     table = {}
     for name, source in placed.items():
         offset, size, strides = 0, 0, None
-        if prod(source.shape):
-            r = _within(ranges, source)
-            assert r is not None
+        if name in found:
+            r = found[name]
             offset, size = r.offset + source.address - r.address, _end(source) - source.address
             strides = None if source.strides == strides_of(source.shape) or _is_c_order(source) else source.strides
-            if (source.address - r.address) % _alignment(source.dtype):
+            if offset % _alignment(source.dtype):
                 raise ValueError(f'"{name}" lies in the memory of another tensor where {source.dtype} is not aligned')
         table[name] = Layout(source.dtype, source.shape, strides, offset, size)
     return table, [Block(r.offset, r.end - r.address, r.device, r.address, r.pieces) for r in ranges]
@@ -293,16 +302,6 @@ def lay_out(sources: Mapping[str, Source]) -> tuple[dict[str, Layout], list[Bloc
 def _is_c_order(source: Source) -> bool:
     return all(length <= 1 or stride == wanted
                for length, stride, wanted in zip(source.shape, source.strides, strides_of(source.shape)))
-
-
-def _alignment(dtype: str) -> int:
-    return min(8, TYPES[dtype].bytes)
-
-
-def _order_of(ranges: list[_Range], sources: Iterable[Source]) -> list[_Range]:
-    """As the tensors are named: neighbours in a model are so in its object."""
-    found = (_within(ranges, source) for source in sources if prod(source.shape))
-    return list(dict.fromkeys(r for r in found if r is not None))
 
 
 def _align(size: int) -> int:

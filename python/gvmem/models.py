@@ -13,13 +13,14 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Iterable, Iterator, Mapping, Optional
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 
 from . import _gvmem, errors
 from ._array import stream_number
 from ._keeper import Info, Keeper, Object, connect, hint_number
 from ._load import copy_pieces
-from ._tensors import TYPES, Block, File, Layout, Tensor, lay_out, lay_out_files, read_header, read_length, read_source, write_header
+from ._tensors import (
+    TYPES, Block, File, Layout, Source, Tensor, lay_out, lay_out_files, make_dense, read_header, read_length, read_source, write_header)
 from ._wait import run, run_with_lease
 
 __all__ = ["Layout", "Model", "Tensor", "attach", "publish", "publish_files"]
@@ -116,17 +117,23 @@ def publish(tensors: Mapping[str, Any], name: str, *, keeper: Any = None, versio
     mode: who may attach it, as of a file; 0o644 everybody. device: the GPU; None: that of the tensors, or 0.
     stream: the stream of that GPU on which tensors are written, and copied; None: the default one.
     """
-    sources = {key: read_source(key, value, device or 0, stream) for key, value in tensors.items()}
+    publish_sources({key: read_source(key, value, device or 0, stream) for key, value in tensors.items()}, name, keeper=keeper,
+                    version=version, metadata=metadata, replace=replace, mode=mode, device=device, stream=stream_number(stream),
+                    make_dense=make_dense)
+
+
+def publish_sources(sources: dict[str, Source], name: str, *, keeper: Any, version: str, metadata: Optional[Mapping[str, str]],
+                    replace: bool, mode: int, device: Optional[int], stream: Optional[int],
+                    make_dense: Callable[[str, Source], Source]) -> None:
+    """publish(), of tensors that were read."""
     on_gpu = {source.device: key for key, source in sources.items() if source.device is not None}
     if device is None:
-        device = next(iter(on_gpu), 0)
+        device = next(iter(on_gpu), 0) or 0
     for number, key in on_gpu.items():
         if number != device:
             raise ValueError(f'"{key}" is on GPU {number}, and the model is to be on GPU {device}: move it there first')
-    table, blocks = lay_out(sources)
-    assert device is not None
-    _publish(table, blocks, name, keeper, version, metadata or {}, replace, mode, device, stream_number(stream))
-    del sources  # whose memory was read until here
+    table, blocks = lay_out(sources, make_dense)
+    _publish(table, blocks, name, keeper, version, metadata or {}, replace, mode, device, stream)
 
 
 def publish_files(paths: Any, name: str, *, keeper: Any = None, version: str = "", metadata: Optional[Mapping[str, str]] = None,
@@ -167,6 +174,8 @@ class Model(Mapping[str, Any]):
     used whenever the model is awake; otherwise it loses the CUDA context. Any thread may call anything.
     """
 
+    _writable = False  # what arrays say; writing one loses the context, too
+
     def __init__(self, obj: Object, table: dict[str, Layout], metadata: dict[str, str], start: int, version: str, hint: Optional[str],
                  own: Optional[Keeper]):
         """For attach()."""
@@ -192,7 +201,7 @@ class Model(Mapping[str, Any]):
 
     def _begin_locked(self) -> None:
         if self._uses == 0:
-            self._view = self._object._handle.view(self._object.address, self._size, self._awake)
+            self._view = self._object._handle.view(self._object.address, self._size, self._writable, self._awake)
         self._uses += 1
 
     def _end_locked(self) -> None:
@@ -372,8 +381,8 @@ def _read_table(obj: Object, name: str) -> tuple[dict[str, Layout], dict[str, st
         raise ValueError(f'the model "{name}" is malformed: {error}') from None
 
 
-def open_model(made: type[Any], name: str, keeper: Any, version: Optional[str], mapped: bool, hint: Optional[str]) -> Any:
-    """A model of a class, asleep."""
+def attach_as(made: type[Any], name: str, keeper: Any, version: Optional[str], mapped: bool, hint: Optional[str]) -> Any:
+    """attach(), as a model of a class, asleep."""
     connection = keeper if isinstance(keeper, Keeper) else connect(keeper)
     obj = None
     try:
@@ -408,7 +417,7 @@ def attach(name: str, *, keeper: Any = None, awake: bool = True, version: Option
 
     version: ValueError unless it is of that one. timeout: seconds, for the lease. hint: how a lease brings it in (Object.read()).
     """
-    model: Model = open_model(Model, name, keeper, version, mapped, hint)
+    model: Model = attach_as(Model, name, keeper, version, mapped, hint)
     if awake:
         try:
             model.wake(timeout)

@@ -155,9 +155,11 @@ static PyObject *view(PyObject *self, PyObject *arguments)
     PyObject *address, *keep;
     uint64_t size_bytes;
     hold *addresses;
+    int writable;
     char *first;
 
-    if (!PyArg_ParseTuple(arguments, "O!O&O", &PyLong_Type, &address, get_u64, &size_bytes, &keep))
+    if (!PyArg_ParseTuple(arguments, "O!O&pO", &PyLong_Type, &address, get_u64, &size_bytes,
+                          &writable, &keep))
         return NULL;
     first = PyLong_AsVoidPtr(address);
     if (PyErr_Occurred() != NULL)
@@ -166,6 +168,7 @@ static PyObject *view(PyObject *self, PyObject *arguments)
     if (addresses == NULL)
         return NULL;
     addresses->regions[0] = (region){first, size_bytes};
+    addresses->mode = writable ? GVM_LEASE_WRITE : GVM_LEASE_READ;
     addresses->keep = Py_NewRef(keep);
     return (PyObject *)addresses;
 }
@@ -239,7 +242,7 @@ PyMethodDef object_methods[] = {
     {"acquire", acquire, METH_VARARGS,
      "acquire(mode, hint, flags, timeout_ms, stream or None, thread): a Hold"},
     {"view", view, METH_VARARGS,
-     "view(address, size, what to keep): a Hold of addresses, without a lease"},
+     "view(address, size, whether arrays are to be written, what to keep): a Hold without a lease"},
     {"copy_in", copy_in, METH_VARARGS, "copy_in(offset, bytes, timeout_ms)"},
     {"copy_out", copy_out, METH_VARARGS, "copy_out(buffer, offset, timeout_ms)"},
     {"own_conflict", find_own_conflict, METH_VARARGS, "own_conflict(mode, thread): text"},
