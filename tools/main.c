@@ -12,6 +12,7 @@ static const struct command {
     {"info", tool_info, "show the driver, the devices and the settings"},
     {"share", tool_share, "fill a buffer and let other processes import and sum it"},
     {"keeper", tool_keeper, "start, stop and ask the keeper of shared objects"},
+    {"models", tool_models, "list the models that processes share"},
     {"table", tool_table, "show a PostgreSQL table in GPU memory by its token"},
     {"top", tool_top, "watch the keeper, its objects and its clients"},
 };

@@ -18,7 +18,7 @@ import numpy
 import pytest
 
 import gvmem
-from conftest import DEVICE_BUDGET, MIB, KeeperProcess
+from conftest import BUILD, DEVICE_BUDGET, MIB, KeeperProcess
 from gvmem import models
 
 READER = """
@@ -385,6 +385,20 @@ for name in ("/everybody", "/mine"):
         pytest.skip("another user cannot read the package")
     first, second = done.stdout.strip().split("\n")
     assert first == "3.0" and '"/mine" may not be read' in second, done.stderr
+
+
+def test_gvmem_models_lists_them(server, keeper, publish):
+    publish({"x": numpy.ones(3), "y": numpy.ones(3)}, "/b", version="3 beta")
+    publish(fill(1), "/a")
+    model = models.attach("/a", keeper=keeper)
+    with keeper.create("/plain", 2 * MIB, metadata=b"gvmem-model 1 x"):
+        done = subprocess.run([BUILD / "tools/gvmem", "models", "--socket", server.path], capture_output=True, text=True, check=True)
+        lines = [line.split() for line in done.stdout.splitlines()]
+        assert [line[-1] for line in lines] == ["MODEL", "/a", "/b"] and lines[1][4:8] == ["2", "1", "1", "-"] and lines[2][7:9] == ["3", "beta"]
+        done = subprocess.run([BUILD / "tools/gvmem", "models", "-s", server.path, "--json"], capture_output=True, text=True, check=True)
+    a, b = json.loads(done.stdout)
+    assert (a["name"], a["tensors"], a["read_leases"], a["size_bytes"], a["version"]) == ("/a", 2, 1, model.size, "")
+    assert (b["name"], b["tensors"], b["read_leases"], b["openings"], b["version"], b["mode"]) == ("/b", 2, 0, 0, "3 beta", 0o600)
 
 
 # ---- sleep, wake, with
