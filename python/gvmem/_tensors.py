@@ -163,7 +163,7 @@ def _of_cuda_interface(value: Any, device: int, stream: Optional[int]) -> Source
         raise TypeError(f'elements of type "{said["typestr"]}" are none of a model\'s')
     itemsize, shape, strides = TYPES[dtype].bytes, tuple(said["shape"]), said.get("strides")
     if said.get("stream") is not None:
-        _gvmem.order_streams(device, said["stream"], stream)
+        _gvmem.order_streams(device, said["stream"], stream or 0)
     strides = strides_of(shape) if strides is None else tuple(stride // itemsize for stride in strides)
     return Source(dtype, shape, strides, said["data"][0], device, (value, said))
 
@@ -236,7 +236,7 @@ def make_dense(name: str, source: Source) -> Source:
     itemsize = TYPES[source.dtype].bytes
     rows, strides = source.shape, source.strides
 
-    def copy(dimension: int, at: int) -> Iterator[bytes]:
+    def copy(dimension: int, at: int) -> Iterator[memoryview]:
         if dimension == len(rows):
             yield whole[at * itemsize:(at + 1) * itemsize]
         elif strides[dimension:] == strides_of(rows[dimension:]):

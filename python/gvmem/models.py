@@ -21,7 +21,7 @@ from ._keeper import Info, Keeper, Object, connect, hint_number
 from ._load import copy_pieces
 from ._tensors import (
     TYPES, Block, File, Layout, Source, Tensor, lay_out, lay_out_files, make_dense, read_header, read_length, read_source, write_header)
-from ._wait import run, run_with_lease
+from ._wait import run_with_lease
 
 __all__ = ["Layout", "Model", "Tensor", "attach", "publish", "publish_files"]
 
@@ -66,9 +66,10 @@ def _taken(name: str) -> errors.Error:
 
 
 def _copy_from_device(obj: Object, start: int, blocks: Iterable[Block], stream: Optional[int]) -> None:
+    """By this thread: the stream may be that of the thread."""
     with obj.write() as whole:
         for block in blocks:
-            run(_gvmem.copy_on_stream, obj.device, whole.address + start + block.offset, block.address, block.size, stream)
+            _gvmem.copy_on_stream(obj.device, whole.address + start + block.offset, block.address, block.size, stream)
 
 
 def _fill(obj: Object, header: bytes, blocks: Iterable[Block], stream: Optional[int]) -> None:
@@ -196,8 +197,9 @@ class Model(Mapping[str, Any]):
 
     def _acquire(self, timeout: Optional[float]) -> _gvmem.Hold:
         thread = threading.get_ident()
-        return run_with_lease(self._object._handle, _gvmem.LEASE_READ, timeout,
+        lease: _gvmem.Hold = run_with_lease(self._object._handle, _gvmem.LEASE_READ, timeout,
                               lambda ms: self._object._handle.acquire(_gvmem.LEASE_READ, self._hint, 0, ms, None, thread), True)
+        return lease
 
     def _begin_locked(self) -> None:
         if self._uses == 0:
@@ -220,10 +222,11 @@ class Model(Mapping[str, Any]):
         if self._awake.lease is None:
             lease = self._acquire(timeout)
             with self._lock:
-                if self._awake.lease is None:
+                taken = self._awake.lease is None  # or else another thread was faster, and this lease goes
+                if taken:
                     self._begin_locked()
-                    self._awake.lease, lease = lease, None
-            if lease is None and resident and self.resident_bytes < self._size:
+                    self._awake.lease = lease
+            if taken and resident and self.resident_bytes < self._size:
                 missing = self._size - self.resident_bytes
                 self.sleep()
                 raise errors.Nospace(f'cannot wake the model "{self.name}": {missing} of its {self._size} bytes have no room on the '
@@ -345,7 +348,7 @@ class Model(Mapping[str, Any]):
     @property
     def resident_bytes(self) -> int:
         """How many of its bytes are in device memory now."""
-        return min(self._size, self._object.info().device_bytes)
+        return min(self._size, int(self._object.info().device_bytes))
 
     def info(self) -> Info:
         return self._object.info()

@@ -683,6 +683,17 @@ def test_object_with_a_tensor_out_of_line_is_refused_when_it_is_used(keeper):
     obj.close()
 
 
+@pytest.mark.parametrize("strides, why", [((1,), "tuple of 2"), ([4, 1], "tuple of 2"), ((2**61, 1), "out of all memory"),
+                                          ((2**40, 1), "lies behind"), ((-1, 1), "not in"), ((1000, 1), "lies behind")])
+def test_strides_that_lead_out_are_refused(keeper, strides, why):
+    with keeper.create("/strides", 2 * MIB) as obj:
+        view = obj._handle.view(obj.address, 4000, False, None)
+        assert view.array(0, 0, "<f4", (2, 2), (998, 1)).strides == (3992, 4)
+        with pytest.raises(ValueError, match=why):
+            view.array(0, 0, "<f4", (2, 2), strides)
+        view.end(None)
+
+
 # ---- faults
 
 
