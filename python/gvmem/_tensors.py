@@ -313,6 +313,10 @@ def _align(size: int) -> int:
 
 def write_header(table: Mapping[str, Layout], metadata: Mapping[str, str]) -> bytes:
     """With its length in front, and as long as blocks are aligned."""
+    if not all(isinstance(text, str) for pair in metadata.items() for text in pair):
+        raise TypeError(f"metadata are texts by name: {dict(metadata)!r:.200}")
+    if any(not isinstance(name, str) or name == "__metadata__" for name in table):
+        raise TypeError('tensors have names that are texts, and not "__metadata__"')
     described: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     for name, layout in table.items():
         described[name] = {"dtype": layout.dtype, "shape": layout.shape, "data_offsets": (layout.offset, layout.offset + layout.size)}

@@ -345,6 +345,13 @@ def test_names_of_tensors_are_any_text(keeper):
     assert {key: len(model[key]) for key in model} == {key: len(value) for key, value in given.items()}
 
 
+@pytest.mark.parametrize("tensors, metadata, why", [({"__metadata__": b"a"}, None, "__metadata__"), ({1: b"a"}, None, "names"),
+                                                    ({}, {"a": 1}, "metadata are texts"), ({}, {1: "a"}, "metadata are texts")])
+def test_names_and_metadata_are_texts(keeper, tensors, metadata, why):
+    with pytest.raises(TypeError, match=why):
+        models.publish(tensors, "/never", keeper=keeper, metadata=metadata)
+
+
 def test_too_little_memory_is_an_error_and_leaves_nothing(keeper, publish):
     publish({"x": numpy.ones(MIB)})
     with pytest.raises(MemoryError):
