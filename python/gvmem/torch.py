@@ -56,12 +56,12 @@ def publish(model: Union[torch.nn.Module, Mapping[str, Any]], name: str, *, keep
             device: Union[int, str, torch.device, None] = None) -> None:
     """Makes a model of a module's state_dict(), or of any mapping of names to tensors, as models.publish() does.
 
-    Tensors of a GPU are copied there, behind the work of its current stream. Tied ones stay tied. device: the GPU; None: that of
-    the tensors, or 0.
+    Tensors of a GPU are copied there, behind the work of its current stream. Tied ones stay tied. device: the GPU; None or "cuda": that
+    of the tensors, or 0.
     """
     state = model.state_dict(keep_vars=True) if isinstance(model, torch.nn.Module) else model
     sources = {key: _source(key, value) for key, value in state.items()}
-    number = device if isinstance(device, int) or device is None else torch.device(device).index or 0
+    number = device if isinstance(device, int) or device is None else torch.device(device).index
     on_gpu = next((source.device for source in sources.values() if source.device is not None), None)
     stream = None if on_gpu is None else stream_number(torch.cuda.current_stream(on_gpu))
     models.publish_sources(sources, name, keeper=keeper, version=version, metadata=metadata, replace=replace, mode=mode, device=number,

@@ -161,6 +161,14 @@ while sys.stdin.readline():
         assert child.end() == (0, "")
 
 
+def test_device_is_a_number_or_as_torch_writes_it(keeper, publish):
+    for device, wanted in ((1, 1), ("cuda:1", 1), (torch.device("cuda", 1), 1), ("cuda", 0), (None, 0)):
+        publish({"x": torch.ones(3)}, device=device, replace=True)
+        model = gvmem.torch.attach("/model", keeper=keeper)
+        assert model.device == wanted and model["x"].sum() == 3
+        model.close()
+
+
 def test_sleep_by_stream_number_and_close(keeper, publish):
     publish({"x": torch.ones(3)})
     model = gvmem.torch.attach("/model", keeper=keeper)
