@@ -28,6 +28,7 @@ PAGES = {
     "keeper.c": ("gvmem.1", "gvmem keeper"),
     "keeperd.c": ("gvmem-keeper.8", ""),
     "share.c": ("gvmem.1", "gvmem share"),
+    "models.c": ("gvmem.1", "gvmem models"),
     "policy.c": ("gvmem-bench.1", "gvmem-bench policy"),
     "table.c": ("gvmem.1", "gvmem table"),
     "map.c": ("gvmem.1", "gvmem map"),

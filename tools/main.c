@@ -13,6 +13,7 @@ static const struct command {
     {"share", tool_share, "fill a buffer and let other processes import and sum it"},
     {"keeper", tool_keeper, "start, stop and ask the keeper of shared objects"},
     {"map", tool_map, "draw which chunks of the keeper's objects lie where"},
+    {"models", tool_models, "list the models that processes share"},
     {"table", tool_table, "show a PostgreSQL table in GPU memory by its token"},
     {"top", tool_top, "watch the keeper, its objects and its clients"},
 };

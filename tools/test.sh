@@ -146,7 +146,7 @@ EOF
     end_helper
     ;;
 keeper-usage)
-    for arguments in 'keeper --help' 'keeper ls --help' 'keeper start --help' 'top --help' 'map --help'; do
+    for arguments in 'keeper --help' 'keeper ls --help' 'keeper start --help' 'top --help' 'map --help' 'models --help'; do
         # shellcheck disable=SC2086 # words
         expect 0 $arguments
         prints out '^usage: gvmem'
@@ -157,7 +157,7 @@ keeper-usage)
         'keeper status -j -p' 'keeper stat' 'keeper stat /a /b' 'keeper evict' 'keeper evict /a 1M more' 'keeper drop' \
         'keeper drop /a --json' 'keeper stop -t 0' 'keeper quota 1 1G x' 'keeper start --nonsense' 'keeper ls --socket' \
         'top more' 'top -d 0' 'top -d 1x' 'top -d nan' 'top -n -1' 'top -o size' 'top --nonsense' \
-        'map --svg --json' 'map /a /b' 'map --nonsense'; do
+        'models more' 'models --nonsense' 'models --socket' 'map --svg --json' 'map /a /b' 'map --nonsense'; do
         # shellcheck disable=SC2086
         expect 2 $arguments
         prints err '^gvmem(-keeper)?: '
@@ -215,6 +215,13 @@ keeper)
     prints out '^rw---- .* 8\.00M .* 1 +0 +0 s... /test/two$'
     expect 0 keeper ls -s "$socket" --json
     is_json "$folder/out"
+
+    expect 0 models --socket "$socket" # python/tests/test_models.py has some
+    [ ! -s "$folder/out" ] || fail 'models that are none'
+    expect 0 models -s "$socket" --json
+    [ "$(tr -d '[:space:]' <"$folder/out")" = '[]' ] || fail 'models that are none'
+    expect 1 models -s "$socket.nothing"
+    prints err '^gvmem: no connection to a keeper: '
 
     expect 0 keeper stat -s "$socket" /test/two
     prints out '^size_bytes +8388608 \(8 MiB\)$'

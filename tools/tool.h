@@ -17,6 +17,7 @@ enum { TOOL_DONE = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 int tool_info(int argc, char **argv);
 int tool_share(int argc, char **argv);
 int tool_keeper(int argc, char **argv);
+int tool_models(int argc, char **argv);
 int tool_table(int argc, char **argv);
 int tool_map(int argc, char **argv);
 int tool_top(int argc, char **argv);

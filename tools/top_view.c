@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/keeper_fields.h"
+#include "tools/models.h"
 
 /* How a part of a bar looks. The characters differ so that bars can be read without colours too. */
 static const struct part_look {
@@ -353,6 +354,7 @@ static void draw_object(text_pen *pen, const top_view *view, uint32_t i)
 {
     const gvm_object_info *o = &view->now->objects[i];
     char device[16], host[16], size[16], dirty[16], rate[16];
+    models_mark mark;
 
     if (o->waiting != 0)
         text_style(pen, "33");
@@ -368,6 +370,9 @@ static void draw_object(text_pen *pen, const top_view *view, uint32_t i)
         text_put(pen, o->name);
     else
         text_print(pen, "(nameless %" PRIu64 ")", o->id);
+    if (models_read_mark(o, &mark))
+        text_print(pen, "  model of %" PRIu64 " tensors%s%s", mark.tensors,
+                   mark.version[0] != '\0' ? ", version " : "", mark.version);
     text_style(pen, "0");
     text_end(pen);
 }

@@ -73,6 +73,7 @@ typedef struct gvm_snapshot gvm_snapshot; /* of all that a keeper has */
 
 #define GVM_NAME_BYTES_MAX 256      /* with the NUL */
 #define GVM_METADATA_BYTES_MAX 4096 /* what a creator attaches to an object */
+#define GVM_METADATA_START_BYTES 64 /* so many of them are in gvm_object_info */
 #define GVM_OBJECTS_OPEN_MAX 4096   /* of one connection */
 
 /* ---- connections */
@@ -453,6 +454,7 @@ typedef struct gvm_object_info {
     uint8_t fenced; /* no lease before a copy is made: a process that was cut off may write to it */
     uint8_t foreign; /* processes of other users were sent memory of it, and may have that mapped still */
     uint8_t reserved[2];
+    uint8_t metadata_start[GVM_METADATA_START_BYTES]; /* the first bytes of the metadata; zeros behind its end */
 } gvm_object_info;
 
 typedef struct gvm_client_info {

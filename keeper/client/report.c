@@ -355,6 +355,7 @@ static void fill_object_info(const gvmi_snapshot_object *r, gvm_object_info *ful
         .foreign = r->foreign,
     };
     memcpy(full->name, r->name, sizeof full->name - 1);
+    memcpy(full->metadata_start, r->metadata_start, sizeof full->metadata_start);
 }
 
 gvm_status gvm_snapshot_get_object(const gvm_snapshot *snapshot, uint32_t index, gvm_object_info *info)

@@ -50,6 +50,10 @@ void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvmi_snapsh
     info->interrupted = object->interrupted;
     info->device = m->config.devices[object->device].ordinal;
     info->metadata_bytes = object->metadata_bytes;
+    if (object->metadata_bytes > 0)
+        memcpy(info->metadata_start, object->metadata,
+               object->metadata_bytes < sizeof info->metadata_start ? object->metadata_bytes
+                                                                    : sizeof info->metadata_start);
     info->sealed = object->sealed;
     info->kept = object->kept;
     info->untracked = object->untracked;

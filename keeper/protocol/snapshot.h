@@ -11,6 +11,7 @@
 
 #define GVMI_SNAPSHOT_MAGIC 0x746f687370616e73ull /* "snapshot" */
 #define GVMI_SNAPSHOT_NAME_BYTES 256              /* of an object, with the NUL */
+#define GVMI_SNAPSHOT_METADATA_BYTES 64           /* of an object, from the start */
 
 typedef struct gvmi_snapshot_head {
     uint64_t magic;
@@ -53,6 +54,7 @@ typedef struct gvmi_snapshot_object {
     uint32_t metadata_bytes;
     uint8_t sealed, kept, moving, untracked, fenced, foreign;
     uint8_t reserved[2];
+    uint8_t metadata_start[GVMI_SNAPSHOT_METADATA_BYTES]; /* zeros behind its end */
 } gvmi_snapshot_object;
 
 typedef struct gvmi_snapshot_client {

@@ -339,6 +339,8 @@ static gvm_status check_info(const wire_kind *kind, const void *body)
     WANT_BOOL(b, foreign);
     for (size_t i = 0; i < sizeof b->reserved; i++)
         WANT(b, reserved[i], b->reserved[i] == 0);
+    for (size_t i = b->metadata_bytes; i < sizeof b->metadata_start; i++)
+        WANT(b, metadata_start[i], b->metadata_start[i] == 0);
     return check_object_name(kind, b->name, true);
 }
 

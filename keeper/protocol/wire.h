@@ -297,7 +297,8 @@ _Static_assert(sizeof(gvmi_wire_quota) == 16, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_value) == 8, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_failed) == 8 + GVMI_WIRE_TEXT_BYTES, "layout of the wire");
 /* Name, 12 members of 64 bits, 10 of 32 and 8 bytes. */
-_Static_assert(sizeof(gvmi_wire_info) == GVM_NAME_BYTES_MAX + 12 * 8 + 10 * 4 + 8,
+_Static_assert(sizeof(gvmi_wire_info) ==
+                   GVM_NAME_BYTES_MAX + 12 * 8 + 10 * 4 + 8 + GVM_METADATA_START_BYTES,
                "layout of the wire");
 
 #define GVMI_WIRE_MEMBER(name, value, from, body, tail, fds) gvmi_wire_##body name;

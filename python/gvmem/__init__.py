@@ -8,7 +8,7 @@
 Memory may be used under a lease only, and the `with` block is one. Arrays cannot be consumed after it; what has consumed one
 and is still alive keeps the lease. docs/python.md tells more.
 """
-from . import errors
+from . import errors, models
 from ._array import Lease
 from ._buffer import Buffer
 from ._gvmem import Array
@@ -23,5 +23,5 @@ from .errors import Error
 
 __all__ = [
     "Array", "Block", "Buffer", "Collection", "Column", "Error", "Heap", "Info", "Keeper", "Lease", "Object", "Region", "Snapshot",
-    "Space", "Table", "TableLease", "Values", "Vector", "connect", "driver", "errors", "load",
+    "Space", "Table", "TableLease", "Values", "Vector", "connect", "driver", "errors", "load", "models",
 ]

@@ -77,7 +77,7 @@ class Object:
         name, wanted, number, asked = element(dtype), dimensions(shape), stream_number(stream), hint_number(hint)
         flags, thread = (_gvmem.ACQUIRE_CPU if cpu else 0), threading.get_ident()
         hold = run_with_lease(self._handle, mode, timeout,
-                              lambda ms: self._handle.acquire(mode, asked, flags, ms, number, thread))
+                              lambda ms: self._handle.acquire(mode, asked, flags, ms, number, thread), hint == "hot")
         return Lease(hold, lambda hold: hold.array(0, offset, name, wanted))
 
     # ---- copies

@@ -416,7 +416,7 @@ def _lay_out(columns: list[_Column]) -> tuple[int, list[tuple[int, memoryview]]]
     return at, [(0, memoryview(head + described)), *pieces]
 
 
-def _copy(handle: _gvmem.Object, pieces: Iterable[tuple[int, memoryview]]) -> None:
+def copy_pieces(handle: _gvmem.Object, pieces: Iterable[tuple[int, memoryview]]) -> None:
     """Small ones that are near each other go together."""
     gathered, start = bytearray(), 0
 
@@ -453,7 +453,7 @@ def _load_columns(cursor: Any, table: str, columns: list[_Column]) -> int:
         token = _fetch_value(cursor)
         client, handle = run(_gvmem.open_load, token)
         try:
-            _copy(handle, pieces)
+            copy_pieces(handle, pieces)
         finally:
             handle.close()
             client.close()

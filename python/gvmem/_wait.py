@@ -64,18 +64,20 @@ def milliseconds(timeout: Optional[float]) -> int:
     return min(math.ceil(timeout * 1000), _MS_MAX) if math.isfinite(timeout) else _gvmem.FOREVER
 
 
-def run_with_lease(handle: Any, mode: int, timeout: Optional[float], call: Callable[[int], Any]) -> Any:
+def run_with_lease(handle: Any, mode: int, timeout: Optional[float], call: Callable[[int], Any], moving: bool = False) -> Any:
     """call(timeout_ms), which takes a lease on the handle's object: at once if it can be had, or else waiting.
 
-    Without a time-out it does not wait for what only its caller can end.
+    Without a time-out it does not wait for what only its caller can end. moving: what is on the host comes in first, for which
+    a lease that is had at once does not wait.
     """
     whole = milliseconds(timeout)
     deadline = time.monotonic() + (whole / 1000)
-    try:
-        return call(0)
-    except TimeoutError:
-        if whole == 0:
-            raise
+    if not moving or whole == 0 or handle.own_conflict(mode, threading.get_ident()):
+        try:
+            return call(0)
+        except TimeoutError:
+            if whole == 0:
+                raise
     if whole == _gvmem.FOREVER:
         thread = threading.get_ident()
         if handle.own_conflict(mode, thread):

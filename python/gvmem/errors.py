@@ -45,7 +45,7 @@ def _make_classes():
         if status:
             also = _ALSO.get(name)
             short = name.removeprefix("GVM_E_").capitalize()
-            made = type(short, (Error, also) if also else (Error,), {"__doc__": text, "__module__": __name__})
+            made = type(short, (Error, also) if also else (Error,), {"__doc__": text, "__module__": __name__, "status": status, "name": name})
             globals()[short] = _gvmem.errors[status] = made
 
 

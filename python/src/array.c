@@ -18,20 +18,31 @@ typedef struct array {
     const element *type;
     int ndim;
     bool readonly;
-    bool exported; /* by __cuda_array_interface__ */
+    bool contiguous; /* in C's order */
+    bool exported;   /* by __cuda_array_interface__ */
     Py_ssize_t shape[DIMENSIONS_MAX], strides[DIMENSIONS_MAX];
     uint64_t bytes;
 } array;
 
 static const element elements[] = {
-    {"|b1", "?", DL_BOOL, 8},          {"|i1", "b", DL_INT, 8},
-    {"<i2", "h", DL_INT, 16},          {"<i4", "i", DL_INT, 32},
-    {"<i8", "q", DL_INT, 64},          {"|u1", "B", DL_UINT, 8},
-    {"<u2", "H", DL_UINT, 16},         {"<u4", "I", DL_UINT, 32},
-    {"<u8", "Q", DL_UINT, 64},         {"<f2", "e", DL_FLOAT, 16},
-    {"<f4", "f", DL_FLOAT, 32},        {"<f8", "d", DL_FLOAT, 64},
-    {"<c8", "Zf", DL_COMPLEX, 64},     {"<c16", "Zd", DL_COMPLEX, 128},
+    {"|b1", "?", DL_BOOL, 8},
+    {"|i1", "b", DL_INT, 8},
+    {"<i2", "h", DL_INT, 16},
+    {"<i4", "i", DL_INT, 32},
+    {"<i8", "q", DL_INT, 64},
+    {"|u1", "B", DL_UINT, 8},
+    {"<u2", "H", DL_UINT, 16},
+    {"<u4", "I", DL_UINT, 32},
+    {"<u8", "Q", DL_UINT, 64},
+    {"<f2", "e", DL_FLOAT, 16},
+    {"<f4", "f", DL_FLOAT, 32},
+    {"<f8", "d", DL_FLOAT, 64},
+    {"<c8", "Zf", DL_COMPLEX, 64},
+    {"<c16", "Zd", DL_COMPLEX, 128},
     {"bfloat16", NULL, DL_BFLOAT, 16},
+    {"float8_e4m3fn", NULL, DL_FLOAT8_E4M3FN, 8},
+    {"float8_e5m2", NULL, DL_FLOAT8_E5M2, 8},
+    {"float8_e8m0fnu", NULL, DL_FLOAT8_E8M0FNU, 8},
 };
 
 const element *find_element(const char *name)
@@ -98,6 +109,7 @@ static bool set_shape(array *a, PyObject *shape, uint64_t room_bytes)
         a->strides[i] = (Py_ssize_t)step;
         step *= (uint64_t)a->shape[i]; /* without elements it may wrap, and means nothing */
     }
+    a->contiguous = true;
     return true;
 }
 
@@ -126,6 +138,42 @@ PyObject *array_new(hold *h, uint32_t index, uint64_t offset, const element *typ
         return NULL;
     }
     return (PyObject *)a;
+}
+
+/* Strides in elements, in the place of C's; room_bytes are there from the first element on. */
+bool array_set_strides(PyObject *self, PyObject *strides, uint64_t room_bytes)
+{
+    array *a = (array *)self;
+    const uint64_t size = a->type->bits / 8u;
+    uint64_t last = 0; /* element, from the first one */
+
+    if (strides == Py_None || a->bytes == 0)
+        return true;
+    if (!PyTuple_Check(strides) || PyTuple_Size(strides) != a->ndim) {
+        PyErr_Format(PyExc_ValueError, "strides are a tuple of %d numbers, one for each dimension",
+                     a->ndim);
+        return false;
+    }
+    for (int i = 0; i < a->ndim; i++) {
+        uint64_t stride, bytes, step;
+
+        if (!get_u64(PyTuple_GetItem(strides, i), &stride))
+            return false;
+        if (__builtin_mul_overflow(stride, size, &bytes) || bytes > PY_SSIZE_T_MAX ||
+            __builtin_mul_overflow(stride, (uint64_t)a->shape[i] - 1, &step) ||
+            __builtin_add_overflow(last, step, &last)) {
+            PyErr_SetString(PyExc_ValueError, "the strides lead out of all memory");
+            return false;
+        }
+        if (a->shape[i] > 1 && (Py_ssize_t)bytes != a->strides[i])
+            a->contiguous = false;
+        a->strides[i] = (Py_ssize_t)bytes;
+    }
+    if (last < room_bytes / size)
+        return true;
+    PyErr_Format(PyExc_ValueError, "element %llu of %s lies behind the %llu bytes there",
+                 (unsigned long long)last, a->type->name, (unsigned long long)room_bytes);
+    return false;
 }
 
 uint64_t array_bytes(PyObject *self)
@@ -187,8 +235,14 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags)
         PyErr_SetString(PyExc_BufferError, "the array is read-only, as one of a lease for reading");
         return -1;
     }
-    if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && a->ndim > 1) {
+    if (a->contiguous && (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && a->ndim > 1) {
         PyErr_SetString(PyExc_BufferError, "the array is C-contiguous");
+        return -1;
+    }
+    if (!a->contiguous && ((flags & PyBUF_STRIDES) != PyBUF_STRIDES ||
+                           (flags & (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS) &
+                            ~PyBUF_STRIDES) != 0)) {
+        PyErr_SetString(PyExc_BufferError, "the array is not contiguous in C's order: it has strides");
         return -1;
     }
     if (!wait_for_stream(a) || !hold_check_live(a->lease))
@@ -446,7 +500,7 @@ static PyObject *make_tuple(const Py_ssize_t *numbers, int count)
 static PyObject *get_cuda_interface(PyObject *self, void *Py_UNUSED(unused))
 {
     array *a = (array *)self;
-    PyObject *stream, *result;
+    PyObject *stream, *strides, *result;
 
     if (a->lease->owner->software)
         return PyErr_Format(PyExc_AttributeError,
@@ -462,10 +516,11 @@ static PyObject *get_cuda_interface(PyObject *self, void *Py_UNUSED(unused))
     stream = !a->lease->has_stream
                  ? Py_NewRef(Py_None)
                  : PyLong_FromVoidPtr(a->lease->stream == NULL ? (void *)1 : (void *)a->lease->stream);
+    strides = a->contiguous ? Py_NewRef(Py_None) : make_tuple(a->strides, a->ndim);
     result = Py_BuildValue(
-        "{s:N,s:s,s:(NO),s:i,s:O,s:N}", "shape", make_tuple(a->shape, a->ndim), "typestr",
+        "{s:N,s:s,s:(NO),s:i,s:N,s:N}", "shape", make_tuple(a->shape, a->ndim), "typestr",
         a->type->name, "data", PyLong_FromVoidPtr(a->bytes == 0 ? NULL : a->address),
-        a->readonly ? Py_True : Py_False, "version", 3, "strides", Py_None, "stream", stream);
+        a->readonly ? Py_True : Py_False, "version", 3, "strides", strides, "stream", stream);
     if (result != NULL && !hold_check_live(a->lease)) /* the garbage collector ran code of the user */
         Py_CLEAR(result);
     if (result != NULL && !a->exported) {
@@ -582,7 +637,8 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef properties[] = {
     {"shape", get_shape, NULL, "lengths of the dimensions", NULL},
-    {"strides", get_strides, NULL, "in bytes; arrays are C-contiguous", NULL},
+    {"strides", get_strides, NULL,
+     "in bytes; arrays are C-contiguous, but for tensors of models that were not", NULL},
     {"dtype", get_dtype, NULL, "the element type, as NumPy writes it: \"<f4\"; and \"bfloat16\"", NULL},
     {"nbytes", get_nbytes, NULL, "size in bytes", NULL},
     {"readonly", get_readonly, NULL,

@@ -5,10 +5,11 @@
 #include <stdint.h>
 
 #define DL_VERSION_MAJOR 1u
-#define DL_VERSION_MINOR 0u
+#define DL_VERSION_MINOR 1u
 
 enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6 };
+enum { DL_FLOAT8_E4M3FN = 10, DL_FLOAT8_E5M2 = 12, DL_FLOAT8_E8M0FNU = 14 }; /* from 1.1 on */
 #define DL_FLAG_READ_ONLY ((uint64_t)1)
 
 typedef struct dl_tensor {

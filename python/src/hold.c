@@ -183,6 +183,7 @@ static void dealloc(PyObject *self)
         h->next->previous = h->previous;
     PyMem_Free(h->regions);
     PyMem_Free(h->data);
+    Py_XDECREF(h->keep);
     handle_unuse(owner);
     Py_DECREF((PyObject *)owner);
     PyObject_Free(self);
@@ -195,13 +196,17 @@ static PyObject *make_array(PyObject *self, PyObject *arguments)
     uint32_t index;
     uint64_t offset;
     const char *name;
-    PyObject *shape;
+    PyObject *shape, *strides = Py_None, *result;
     const element *type;
 
-    if (!PyArg_ParseTuple(arguments, "O&O&sO", get_u32, &index, get_u64, &offset, &name, &shape))
+    if (!PyArg_ParseTuple(arguments, "O&O&sO|O", get_u32, &index, get_u64, &offset, &name, &shape,
+                          &strides))
         return NULL;
     type = find_element(name);
-    return type == NULL ? NULL : array_new(h, index, offset, type, shape);
+    result = type == NULL ? NULL : array_new(h, index, offset, type, shape);
+    if (result != NULL && !array_set_strides(result, strides, h->regions[index].bytes - offset))
+        Py_CLEAR(result);
+    return result;
 }
 
 static PyObject *get_region(PyObject *self, PyObject *arguments)
@@ -220,7 +225,8 @@ static PyObject *get_region(PyObject *self, PyObject *arguments)
 static PyMethodDef methods[] = {
     {"end", end, METH_VARARGS,
      "end(stream or None): whether it was released, or else something exported is left"},
-    {"array", make_array, METH_VARARGS, "array(region, offset, element type, shape or None)"},
+    {"array", make_array, METH_VARARGS,
+     "array(region, offset, element type, shape or None, strides in elements or None)"},
     {"region", get_region, METH_VARARGS, "region(index): (address, bytes)"},
     {NULL, NULL, 0, NULL},
 };

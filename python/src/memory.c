@@ -73,6 +73,19 @@ static bool is_contiguous(const dl_tensor *tensor)
     return true;
 }
 
+static PyObject *make_numbers(const int64_t *numbers, int32_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+
+    for (int32_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+
+        if (number == NULL || PyTuple_SetItem(tuple, i, number) != 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
 /* (memory, code, bits, shape) */
 static PyObject *take_tensor(PyObject *capsule, const dl_tensor *tensor)
 {
@@ -85,14 +98,9 @@ static PyObject *take_tensor(PyObject *capsule, const dl_tensor *tensor)
                             (int)tensor->device.type, (int)tensor->device.id);
     if (tensor->dtype.lanes != 1 || !is_contiguous(tensor))
         return PyErr_Format(PyExc_BufferError, "the values are not next to each other");
-    shape = PyTuple_New(tensor->ndim);
-    for (int32_t i = 0; shape != NULL && i < tensor->ndim; i++) {
-        PyObject *number = PyLong_FromLongLong(tensor->shape[i]);
-
-        if (number == NULL || PyTuple_SetItem(shape, i, number) != 0)
-            Py_CLEAR(shape);
+    shape = make_numbers(tensor->shape, tensor->ndim);
+    for (int32_t i = 0; i < tensor->ndim; i++)
         bytes *= tensor->shape[i];
-    }
     if (shape != NULL)
         result = Py_BuildValue(
             "(NiiO)",
@@ -102,22 +110,65 @@ static PyObject *take_tensor(PyObject *capsule, const dl_tensor *tensor)
     return result;
 }
 
-PyObject *memory_of_dlpack(PyObject *Py_UNUSED(module), PyObject *capsule)
+static const dl_tensor *find_tensor(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
         const dl_managed_versioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
 
-        if (managed->version.major != DL_VERSION_MAJOR)
-            return PyErr_Format(PyExc_BufferError, "DLPack's version %lu is unknown",
-                                (unsigned long)managed->version.major);
-        return take_tensor(capsule, &managed->tensor);
+        if (managed->version.major == DL_VERSION_MAJOR)
+            return &managed->tensor;
+        PyErr_Format(PyExc_BufferError, "DLPack's version %lu is unknown",
+                     (unsigned long)managed->version.major);
+        return NULL;
     }
-    if (PyCapsule_IsValid(capsule, "dltensor")) {
-        const dl_managed *managed = PyCapsule_GetPointer(capsule, "dltensor");
+    if (PyCapsule_IsValid(capsule, "dltensor"))
+        return &((const dl_managed *)PyCapsule_GetPointer(capsule, "dltensor"))->tensor;
+    PyErr_Format(PyExc_TypeError, "that is no capsule of DLPack");
+    return NULL;
+}
 
-        return take_tensor(capsule, &managed->tensor);
+PyObject *memory_of_dlpack(PyObject *Py_UNUSED(module), PyObject *capsule)
+{
+    const dl_tensor *tensor = find_tensor(capsule);
+
+    return tensor == NULL ? NULL : take_tensor(capsule, tensor);
+}
+
+/* Of memory anywhere: (address, device type, device, code, bits, shape, strides in elements or None). */
+PyObject *memory_read_dlpack(PyObject *Py_UNUSED(module), PyObject *capsule)
+{
+    const dl_tensor *tensor = find_tensor(capsule);
+    PyObject *shape, *strides;
+
+    if (tensor == NULL)
+        return NULL;
+    if (tensor->dtype.lanes != 1)
+        return PyErr_Format(PyExc_BufferError, "elements of %d lanes are not understood",
+                            (int)tensor->dtype.lanes);
+    shape = make_numbers(tensor->shape, tensor->ndim);
+    strides = tensor->strides == NULL ? Py_NewRef(Py_None)
+                                      : make_numbers(tensor->strides, tensor->ndim);
+    if (shape == NULL || strides == NULL) {
+        Py_XDECREF(shape);
+        Py_XDECREF(strides);
+        return NULL;
     }
-    return PyErr_Format(PyExc_TypeError, "that is no capsule of DLPack");
+    return Py_BuildValue("(NiiiiNN)", PyLong_FromVoidPtr((char *)tensor->data + tensor->byte_offset),
+                         (int)tensor->device.type, (int)tensor->device.id, (int)tensor->dtype.code,
+                         (int)tensor->dtype.bits, shape, strides);
+}
+
+/* The address of the first element of what has a buffer, which its owner keeps there. */
+PyObject *memory_read_buffer(PyObject *Py_UNUSED(module), PyObject *owner)
+{
+    PyObject *result;
+    Py_buffer view;
+
+    if (PyObject_GetBuffer(owner, &view, PyBUF_STRIDES) != 0)
+        return NULL;
+    result = PyLong_FromVoidPtr(view.buf);
+    PyBuffer_Release(&view);
+    return result;
 }
 
 /* ---- bits and offsets */

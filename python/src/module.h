@@ -109,6 +109,7 @@ struct hold {
     uint32_t number;
     size_t exports;
     unsigned long thread; /* for which it was taken */
+    PyObject *keep;       /* what lives as long; owned, may be NULL */
 };
 
 /* An element type: its names here and elsewhere. */
@@ -192,6 +193,7 @@ PyObject *space_create(PyObject *module, PyObject *arguments);
 gvm_status stream_wait(gvm_device *device, gvm_stream stream);
 gvm_status stream_order(gvm_device *device, gvm_stream first, gvm_stream second);
 PyObject *stream_order_by_number(PyObject *module, PyObject *arguments);
+PyObject *stream_copy(PyObject *module, PyObject *arguments);
 
 /* hold.c */
 hold *hold_new(handle *owner, uint32_t regions_count, unsigned long thread);
@@ -205,6 +207,7 @@ bool hold_ready(PyObject *module);
 
 /* array.c */
 PyObject *array_new(hold *h, uint32_t region, uint64_t offset, const element *type, PyObject *shape);
+bool array_set_strides(PyObject *self, PyObject *strides, uint64_t room_bytes);
 uint64_t array_bytes(PyObject *self);
 const element *find_element(const char *name); /* NULL, and ValueError */
 bool array_ready(PyObject *module);
@@ -212,6 +215,8 @@ bool array_ready(PyObject *module);
 /* memory.c, arrow.c */
 PyObject *memory_new(PyObject *module, PyObject *arguments);
 PyObject *memory_of_dlpack(PyObject *module, PyObject *capsule);
+PyObject *memory_read_dlpack(PyObject *module, PyObject *capsule);
+PyObject *memory_read_buffer(PyObject *module, PyObject *view);
 PyObject *memory_put_bits(PyObject *module, PyObject *arguments);
 PyObject *memory_pack_bits(PyObject *module, PyObject *arguments);
 PyObject *memory_move_offsets(PyObject *module, PyObject *arguments);

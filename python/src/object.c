@@ -148,6 +148,31 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
     return (PyObject *)lease;
 }
 
+/* Addresses alone: a hold without a lease, for arrays that stay where they are while leases come and go. Whoever uses them sees to
+ * it that there is one. What is to be kept lives as long as the hold, and so as what has consumed such an array. */
+static PyObject *view(PyObject *self, PyObject *arguments)
+{
+    PyObject *address, *keep;
+    uint64_t size_bytes;
+    hold *addresses;
+    int writable;
+    char *first;
+
+    if (!PyArg_ParseTuple(arguments, "O!O&pO", &PyLong_Type, &address, get_u64, &size_bytes,
+                          &writable, &keep))
+        return NULL;
+    first = PyLong_AsVoidPtr(address);
+    if (PyErr_Occurred() != NULL)
+        return NULL;
+    addresses = hold_new((handle *)self, 1, 0);
+    if (addresses == NULL)
+        return NULL;
+    addresses->regions[0] = (region){first, size_bytes};
+    addresses->mode = writable ? GVM_LEASE_WRITE : GVM_LEASE_READ;
+    addresses->keep = Py_NewRef(keep);
+    return (PyObject *)addresses;
+}
+
 static PyObject *copy_in(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
@@ -216,6 +241,8 @@ PyMethodDef object_methods[] = {
     {"info", get_info, METH_NOARGS, NULL},
     {"acquire", acquire, METH_VARARGS,
      "acquire(mode, hint, flags, timeout_ms, stream or None, thread): a Hold"},
+    {"view", view, METH_VARARGS,
+     "view(address, size, whether arrays are to be written, what to keep): a Hold without a lease"},
     {"copy_in", copy_in, METH_VARARGS, "copy_in(offset, bytes, timeout_ms)"},
     {"copy_out", copy_out, METH_VARARGS, "copy_out(buffer, offset, timeout_ms)"},
     {"own_conflict", find_own_conflict, METH_VARARGS, "own_conflict(mode, thread): text"},

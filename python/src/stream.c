@@ -89,3 +89,44 @@ PyObject *stream_order_by_number(PyObject *Py_UNUSED(module), PyObject *argument
         return raise_status();
     Py_RETURN_NONE;
 }
+
+static gvm_status copy_and_wait(gvm_device *device, uint64_t dst, uint64_t src, uint64_t bytes,
+                                gvm_stream stream)
+{
+    int (*copy)(uint64_t, uint64_t, size_t, gvm_stream), result;
+    gvm_status status = find_call("cuMemcpyAsync", &copy);
+
+    if (status == GVM_OK)
+        status = gvm_device_push_context(device);
+    if (status != GVM_OK)
+        return status;
+    result = copy(dst, src, bytes, stream);
+    gvm_device_pop_context();
+    if (result != 0)
+        return gvm_driver_error(result, "cuMemcpyAsync", "copying from a GPU's memory fails");
+    return stream_wait(device, stream);
+}
+
+/* (ordinal of a device, where to, where from, bytes, a stream of the device): between any memory of GPUs, and done when it returns. */
+PyObject *stream_copy(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    stream_argument stream = {false, NULL};
+    uint64_t dst, src, bytes;
+    gvm_device *device;
+    gvm_status status;
+    int ordinal;
+
+    if (!PyArg_ParseTuple(arguments, "iO&O&O&O&", &ordinal, get_u64, &dst, get_u64, &src, get_u64,
+                          &bytes, get_stream, &stream))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    status = gvm_device_open(ordinal, &device);
+    if (status == GVM_OK) {
+        status = copy_and_wait(device, dst, src, bytes, stream.stream);
+        gvm_device_close(device);
+    }
+    Py_END_ALLOW_THREADS;
+    if (status != GVM_OK)
+        return raise_status();
+    Py_RETURN_NONE;
+}

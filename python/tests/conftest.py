@@ -15,11 +15,11 @@ import gvmem  # noqa: E402
 
 
 class KeeperProcess:
-    def __init__(self, folder):
+    def __init__(self, folder, host_budget="128M"):
         self.path = str(folder / "socket")
         ready, write = os.pipe()
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", BUILD / "tools/gvmem-keeper", "--socket", self.path, "--device-budget", str(DEVICE_BUDGET), "--host-budget", "128M",
+            ["setpriv", "--pdeathsig", "KILL", BUILD / "tools/gvmem-keeper", "--socket", self.path, "--device-budget", str(DEVICE_BUDGET), "--host-budget", host_budget,
              "--ready-fd", str(write)], pass_fds=[write], stdout=subprocess.DEVNULL,
         )
         os.close(write)

@@ -292,3 +292,11 @@ def test_hint_that_is_none_is_refused(obj):
             obj.read(hint=wrong)
     with pytest.raises(ValueError):
         obj.read(hint="hot", cpu=True)
+
+
+def test_lease_with_the_hint_hot_waits_for_what_comes_in(keeper):
+    with keeper.create("/hot", 8 * MIB) as obj:
+        keeper.evict("/hot")
+        assert obj.info().device_bytes == 0
+        with obj.read(hint="hot"):
+            assert obj.info().device_bytes == 8 * MIB

@@ -63,8 +63,7 @@ def test_stub_of_errors_is_what_it_has():
 
 
 def public():
-    for name in gvmem.__all__:
-        made = getattr(gvmem, name)
+    for name, made in [(name, getattr(module, name)) for module in (gvmem, gvmem.models) for name in module.__all__]:
         yield name, made
         if isinstance(made, type) and made.__module__.startswith("gvmem"):
             for part, member in vars(made).items():

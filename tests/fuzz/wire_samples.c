@@ -105,7 +105,8 @@ static void fill_keeper(gvmi_wire_message *m)
                                                    .reserve_bytes = 8 * MIB,
                                                    .mode = 0604,
                                                    .device = -1,
-                                                   .metadata_bytes = GVM_METADATA_BYTES_MAX,
+                                                   .metadata_bytes = 8,
+                                                   .metadata_start = "about it",
                                                    .sealed = 1,
                                                    .moving = 1};
         break;

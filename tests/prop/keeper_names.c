@@ -814,6 +814,7 @@ static void granted(simulation *w, process *p, const request *r)
 static void compare_info(simulation *w, const request *r, const gvmi_snapshot_object *i)
 {
     object *o = r->object;
+    uint32_t version = 0;
     const bool cutting = o->shrinks &&
                          i->device_bytes + i->host_bytes > rounded(i->size_bytes, o->chunk_bytes);
 
@@ -825,6 +826,10 @@ static void compare_info(simulation *w, const request *r, const gvmi_snapshot_ob
         sim_wrong(w, "info of object %llu: bytes %llu mode %o sealed %u, not %llu %o %d",
                   (unsigned long long)o->id, (unsigned long long)i->size_bytes, i->mode, i->sealed,
                   (unsigned long long)o->bytes, o->mode, o->sealed);
+    memcpy(&version, i->metadata_start, sizeof version);
+    if (o->metadata_bytes >= sizeof version && version != o->metadata_version)
+        sim_wrong(w, "metadata of object %llu begins with version %u, not %u",
+                  (unsigned long long)o->id, version, o->metadata_version);
     if (!o->creator_ended && strcmp(i->name, o->name >= 0 ? keeper_names[o->name] : "") != 0)
         sim_wrong(w, "object %llu says that it is \"%s\", not \"%s\"", (unsigned long long)o->id,
                   i->name, o->name >= 0 ? keeper_names[o->name] : "");

@@ -30,6 +30,8 @@ class Tap:
         print(f"1..{len(session.items)}", flush=True)
 
     def pytest_collectreport(self, report):
+        if report.skipped:
+            comment(f"{report.nodeid}: {report.longrepr[2]}")
         if report.failed:
             comment(report.longreprtext)
             print(f"Bail out! {report.nodeid} cannot be read", flush=True)

@@ -292,7 +292,7 @@ static void test_room(void)
 {
     picture p;
     text_pen pen = {.width = 100, .lines_max = 24};
-    char *text;
+    char *text, *at;
 
     make_picture(&p, SAMPLE_OBJECTS, SAMPLE_CLIENTS);
     render_view(&p.view, &pen, &text);
@@ -306,6 +306,11 @@ static void test_room(void)
     expect_true(strstr(text, "more)") == NULL, "something is left out without a limit");
     for (unsigned i = 8; i < SAMPLE_OBJECTS; i++)
         expect_true(strstr(text, p.now.objects[i].name) != NULL || i == 20, "object %u is missing", i);
+    at = strstr(text, "/sales/2026/q11  model of 290 tensors, version 2?[2J\n");
+    expect_true(at != NULL, "a model is not told");
+    expect_true(strstr(text, "model of") == strstr(at, "model of") &&
+                    strstr(strstr(at, "model of") + 1, "model of") == NULL,
+                "another object is said to be a model");
     free(text);
     top_rates_clear(&p.rates);
     print_test_result("tables_share_the_lines_and_tell_the_rest");

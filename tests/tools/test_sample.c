@@ -75,6 +75,10 @@ static void make_object(gvm_object_info *o, unsigned i, unsigned seconds)
         strcpy(o->name, odd_names[i]);
     else
         snprintf(o->name, sizeof o->name, "/sales/2026/q%u", i);
+    if (i == 11 || i == 12) /* a model; and what is not sealed, so none */
+        memcpy(o->metadata_start, "gvmem-model 1 290 2\033[2J", 23);
+    if (i == 13)
+        memcpy(o->metadata_start, "gvmem-model 1 290", 17);
     if (i == 20) {
         memset(o->name, 'n', GVM_NAME_BYTES_MAX - 1);
         o->name[0] = '/';

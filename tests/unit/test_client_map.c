@@ -613,7 +613,7 @@ static size_t write_snapshot(char *to, int grow, const gvmi_snapshot_head *over)
     };
     const gvmi_snapshot_keeper keeper = {.pid = 5, .faults = 6, .objects = 99 /* a lie */};
     gvmi_snapshot_device device = {.ordinal = 3, .driver_total_bytes = 7};
-    gvmi_snapshot_object object = {.foreign = 1};
+    gvmi_snapshot_object object = {.foreign = 1, .metadata_start[63] = 1};
     char *at = to;
 
     memset(device.name, 'x', sizeof device.name); /* does not end */
@@ -739,7 +739,7 @@ static int check_records(const gvm_snapshot *s, bool shorter)
     EXPECT(device.ordinal == 3 && device.driver_total_bytes == (shorter ? 0 : 7));
     for (uint32_t i = 0; i < 2; i++) {
         EXPECT(gvm_snapshot_get_object(s, i, &object) == GVM_OK && object.id == i + 1);
-        EXPECT(object.foreign == !shorter && object.address == NULL);
+        EXPECT(object.foreign == 1 && object.metadata_start[63] == !shorter && object.address == NULL);
         EXPECT(strlen(object.name) == GVM_NAME_BYTES_MAX - 1);
     }
     EXPECT(gvm_snapshot_get_device(s, 1, &device) == GVM_E_INVALID);

@@ -637,7 +637,7 @@ static int give_object_options(void *arg)
     fixture w;
     gvm_object *object;
     gvm_object_info info = {.struct_size = sizeof info};
-    char metadata[16] = "";
+    char metadata[16] = "", lengthy[GVM_METADATA_START_BYTES + 1];
     uint32_t len = 0;
 
     (void)arg;
@@ -649,6 +649,11 @@ static int give_object_options(void *arg)
     CHILD_EXPECT(info.device == 1 && info.mode == 0644 && info.metadata_bytes == 8);
     CHILD_EXPECT(gvm_object_get_metadata(object, metadata, sizeof metadata, &len) == GVM_OK);
     CHILD_EXPECT(len == 8 && strcmp(metadata, "about it") == 0);
+    CHILD_EXPECT(memcmp(info.metadata_start, "about it", 9) == 0 && info.metadata_start[63] == 0);
+    memset(lengthy, 'm', sizeof lengthy);
+    CHILD_EXPECT(gvm_object_set_metadata(object, lengthy, sizeof lengthy) == GVM_OK);
+    CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK && info.metadata_bytes == 65);
+    CHILD_EXPECT(memcmp(info.metadata_start, lengthy, GVM_METADATA_START_BYTES) == 0);
     gvm_object_close(object);
     CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * MIB, NULL, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK);

@@ -482,6 +482,7 @@ static const change breaks[] = {
     IN(INFO, info.foreign, 2),
     IN(INFO, info.reserved[0], 1),
     IN(INFO, info.reserved[1], 1),
+    IN(INFO, info.metadata_start[8], 1), /* of 8 bytes */
 };
 
 static void body_with_one_rule_broken_is_refused(void **state)
