@@ -17,6 +17,7 @@
 #include "postgres/qual.h"
 #include "postgres/query_compiled.h"
 #include "postgres/query_join.h"
+#include "postgres/query_refused.h"
 #include "postgres/query_text.h"
 
 /* ---- aggregates by their functions */
@@ -83,8 +84,9 @@ static int
 find_accumulator(gstore_compiled *c, Node *argument, Node *filter, bool squared)
 {
 	for (int i = 0; i < c->accumulator_count; i++)
-		if (equal(c->accumulators[i].argument, argument) && equal(c->accumulators[i].filter, filter) &&
-			c->accumulators[i].squared == squared && !c->accumulators[i].distinct)
+		if (equal(c->accumulators[i].argument, argument) &&
+			equal(c->accumulators[i].filter, filter) && c->accumulators[i].squared == squared &&
+			!c->accumulators[i].distinct && !c->accumulators[i].full_scale)
 			return i;
 	c->accumulators[c->accumulator_count] = (gstore_accumulator){
 		.argument = argument, .filter = filter, .squared = squared, .count_from = -1};
@@ -198,18 +200,24 @@ add_output(gstore_compiled *c, const Aggref *aggregate)
 	return true;
 }
 
+/* Of each aggregate four at most: one of squares, one that counts rows, and one that counts values of the greater scale may come with it. */
+static Size
+count_accumulators(const gstore_query *query)
+{
+	return 4 * (Size) list_length(query->aggregates) + 1;
+}
+
 static bool
-plan_outputs(gstore_compiled *c)
+plan_outputs(gstore_compiled *c, gstore_emitter *e)
 {
 	ListCell *cell;
 
 	c->accumulator_count = c->output_count = 0;
 	c->distinct = NULL;
-	memset(c->accumulators, 0,
-		   sizeof *c->accumulators * (3 * (Size) list_length(c->query.aggregates) + 1));
+	memset(c->accumulators, 0, sizeof *c->accumulators * count_accumulators(&c->query));
 	foreach(cell, c->query.aggregates)
 		if (!add_output(c, lfirst_node(Aggref, cell)))
-			return false;
+			return gstore_refuse(e, lfirst(cell), NULL);
 	return true;
 }
 
@@ -238,6 +246,28 @@ gstore_emit_words(gstore_emitter *e, gstore_accumulator *a, bool is_float)
 	return true;
 }
 
+/* Values with the greater one of two scales are counted: without any, a sum has the smaller one. */
+static bool
+find_full_scale(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a, const gstore_emitted *value)
+{
+	int i = 0;
+
+	if (value->low == GSTORE_SCALE_SEVERAL || value->absorbed || a->squared ||
+		a->wanted != 1u << GQUERY_SUM_I64)
+		return gstore_refuse(e, a->argument, GSTORE_SCALES_DIFFER);
+	while (i < c->accumulator_count &&
+		   !(c->accumulators[i].full_scale && equal(c->accumulators[i].argument, a->argument) &&
+			 equal(c->accumulators[i].filter, a->filter)))
+		i++;
+	if (i == c->accumulator_count)
+		c->accumulators[c->accumulator_count++] = (gstore_accumulator){
+			.argument = a->argument, .filter = a->filter, .full_scale = true, .count_from = i};
+	a->mixed = true;
+	a->full_from = i;
+	a->low = value->low;
+	return true;
+}
+
 /* How it is known how many values there were, once it is known whether some are NULL. */
 static void
 choose_count(gstore_compiled *c, gstore_accumulator *a, bool nullable)
@@ -258,21 +288,23 @@ static bool
 emit_argument(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a)
 {
 	const uint32   before = e->program->code_count;
-	const bool	   is_sum = (a->wanted & 1u << GQUERY_SUM_I64) != 0;
+	const bool	   is_sum = a->full_scale || (a->wanted & 1u << GQUERY_SUM_I64) != 0;
 	gstore_emitted value;
 	bool		   done;
 
 	e->computing += is_sum;
+	e->full_scale = a->full_scale;
 	done = gstore_emit_expression(e, a->argument, &value);
+	e->full_scale = false;
 	e->computing -= is_sum;
-	if (!done || (value.mixed && a->wanted != 0))
+	if (!done || (value.mixed && a->wanted != 0 && !find_full_scale(c, e, a, &value)))
 		return false;
 	a->scale = value.scale == GSTORE_SCALE_ANY ? 0 : value.scale;
 	if (a->squared) /* of values that are counted without it */
 		return gstore_emit(e, GQUERY_COPY, 0, 0) &&
 			gstore_emit(e, GQUERY_MULTIPLY, 0, GQUERY_ARITHMETIC_I64) &&
 			gstore_emit_words(e, a, false);
-	choose_count(c, a, value.nullable || value.raises);
+	choose_count(c, a, a->full_scale || value.nullable || value.raises);
 	if (a->wanted != 0)
 		return gstore_emit_words(e, a, gstore_is_float(value.type));
 	e->program->code_count = before; /* rows alone are counted */
@@ -314,7 +346,8 @@ emit_text_word(gstore_emitter *e, Node *key, int *words, gstore_emitted *out, gs
 {
 	text->wanted.key = (uint32) (*words)++;
 	out->type = getBaseType(exprType(key));
-	return gstore_emit_text_key(e, key, &text->wanted.column, &text->trimmed);
+	return gstore_emit_text_key(e, key, &text->wanted.column, &text->trimmed) ||
+		gstore_refuse(e, key, "is no key of groups there");
 }
 
 /* Of one key; they are added to `words`. text: what is known of it, if it is one. */
@@ -327,9 +360,12 @@ emit_key_words(gstore_emitter *e, Node *key, int *words, gstore_emitted *out, gs
 		return emit_text_word(e, key, words, out, text);
 
 	do
-		if (!gstore_emit_word(e, key, count++, out) || out->mixed)
+	{
+		if (!gstore_emit_word(e, key, count++, out))
 			return false;
-	while (count < gstore_stack_words(out->type));
+		if (out->mixed)
+			return gstore_refuse(e, key, GSTORE_SCALES_DIFFER);
+	} while (count < gstore_stack_words(out->type));
 	*words += count;
 	return true;
 }
@@ -365,9 +401,10 @@ emit_keys(gstore_compiled *c, gstore_emitter *e)
 	foreach(cell, c->query.keys)
 	{
 		if (words == GQUERY_KEYS_MAX ||
-			!emit_key_words(e, lfirst(cell), &words, &key, &c->texts[c->text_count]) ||
-			gstore_is_float(key.type))
+			!emit_key_words(e, lfirst(cell), &words, &key, &c->texts[c->text_count]))
 			return false;
+		if (gstore_is_float(key.type))
+			return gstore_refuse(e, lfirst(cell), "is no key of groups there");
 		c->text_count += gstore_is_text(key.type);
 		c->key_scales[c->key_count] = key.scale == GSTORE_SCALE_ANY ? 0 : key.scale;
 		c->key_types[c->key_count++] = key.type;
@@ -482,7 +519,7 @@ add_key_column(gstore_compiled *c, gstore_emitter *e, Node *key)
 
 		if (c->key_words == GQUERY_COLUMNS_MAX ||
 			!gstore_emit_joined(e, key, is_decimal ? 0 : which, &at, &value))
-			return false;
+			return gstore_refuse(e, key, "is not returned of joined rows there");
 		c->gathered[c->key_words++] = is_decimal ? at | GQUERY_GATHER_HIGH : at;
 	} while (++which < gstore_key_words(c, value.type));
 	c->key_scales[c->key_count] = value.scale;
@@ -565,7 +602,7 @@ emit_sink(gstore_compiled *c, gstore_emitter *e)
 			return gstore_describe_nearest(e, c->query.distance, c->query.points, c->query.point_count) &&
 				gstore_emit(e, GQUERY_MARK, 0, 0);
 		default:
-			return plan_outputs(c) && emit_keys(c, e) && emit_accumulators(c, e);
+			return plan_outputs(c, e) && emit_keys(c, e) && emit_accumulators(c, e);
 	}
 }
 
@@ -605,7 +642,12 @@ emit_builds(gstore_compiled *c, gstore_emitter *e)
 		done = gstore_join_emit_build(&build, join, &c->raises) && gstore_check_program(build.program);
 		e->values = build.values;
 		if (!done)
-			return false;
+		{
+			e->relation = join->relation;
+			e->table = InvalidOid;
+			e->full |= build.full;
+			return gstore_refuse(e, build.refused, build.refused_as);
+		}
 	}
 	return true;
 }
@@ -636,7 +678,6 @@ emit_query(gstore_compiled *c, gstore_emitter *e)
 
 /* ---- the passes */
 
-/* Of each aggregate three accumulators at most, as one of squares and one that counts rows may come with it. */
 static gstore_compiled *
 create_compiled(const gstore_query *query)
 {
@@ -644,7 +685,7 @@ create_compiled(const gstore_query *query)
 	gstore_compiled *c = palloc0(sizeof *c);
 
 	c->query = *query;
-	c->accumulators = palloc0(sizeof *c->accumulators * (3 * count + 1));
+	c->accumulators = palloc0(sizeof *c->accumulators * count_accumulators(query));
 	c->outputs = palloc0(sizeof *c->outputs * (count + 1));
 	c->key_types = palloc0(sizeof *c->key_types * (Size) (list_length(query->keys) + 1));
 	c->key_scales = palloc0(sizeof *c->key_scales * (Size) (list_length(query->keys) + 1));
@@ -680,6 +721,8 @@ gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .unset = query->unset};
 	const bool		 done = emit_query(c, &e);
 
+	if (!done)
+		gstore_report_refused(&e);
 	*size = (gstore_query_size){
 		(int) e.program->code_count,	 e.columns,	   c->raises, gstore_query_kind_of(c),
 		list_numbered(query, e.program), c->late_count};

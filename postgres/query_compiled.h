@@ -25,11 +25,14 @@ typedef struct gstore_accumulator
 	bool   squared;	 /* of the argument's squares */
 	bool   distinct; /* of equal values one */
 	bool   merged; /* of a stage: a sum has five words, of its halves: both sums, and how many low halves are negative as int64 */
-	Node  *filter; /* NULL: of all rows */
-	uint32 wanted; /* a bit for each gquery_aggregate */
-	bool   counted;				  /* the number of values is wanted, too */
+	bool   full_scale; /* of decimals with the greater one of two scales; they are counted alone */
+	Node  *filter;	   /* NULL: of all rows */
+	uint32 wanted;	   /* a bit for each gquery_aggregate */
+	bool   counted;	   /* the number of values is wanted, too */
 	uint8  at[GQUERY_AGGREGATES]; /* the first word of each that is wanted */
 	int	   scale;				  /* of decimals */
+	bool   mixed; /* there are two: this one, if full_from counts any, and a smaller one */
+	int	   low, full_from;
 	int	   count_from; /* whose count is that of values: this one's, or one that counts rows; -1: it is not known, and not 0 */
 } gstore_accumulator;
 

@@ -25,6 +25,22 @@ gstore_scale_up(gquery_program *p, uint32 at, int digits)
 	return true;
 }
 
+/* Of a value that is one of both, whose greatest scale is `scale`. */
+static void
+unite_scales(gstore_emitted *left, const gstore_emitted *right, int scale)
+{
+	const int all[] = {left->scale, right->scale, left->mixed ? left->low : scale,
+					   right->mixed ? right->low : scale};
+	int		  low = scale;
+
+	for (Size i = 0; i < lengthof(all); i++)
+		if (all[i] != GSTORE_SCALE_ANY && all[i] != scale)
+			low = low == scale || low == all[i] ? all[i] : GSTORE_SCALE_SEVERAL;
+	left->mixed = low != scale;
+	left->low = low;
+	left->absorbed |= right->absorbed;
+}
+
 bool
 gstore_align(gquery_program *p, gstore_emitted *left, uint32 left_end, gstore_emitted *right)
 {
@@ -35,12 +51,11 @@ gstore_align(gquery_program *p, gstore_emitted *left, uint32 left_end, gstore_em
 	{
 		const int digits = left->scale - right->scale;
 
-		left->mixed = true;
 		if (!gstore_scale_up(p, digits < 0 ? left_end : p->code_count, abs(digits)))
 			return false;
 	}
+	unite_scales(left, right, scale);
 	left->scale = right->scale = scale;
-	left->mixed |= right->mixed;
 	return true;
 }
 
@@ -59,6 +74,30 @@ gstore_beside(gquery_op op, int64 *word)
 			*word = PG_INT64_MIN; /* no decimal */
 			return op;
 	}
+}
+
+bool
+gstore_emit_full_scale(gstore_emitter *e, uint32 left, uint32 left_end, uint32 right,
+					   gstore_emitted *one, gstore_emitted *other)
+{
+	gquery_program *p = e->program;
+	gstore_emitted *lower = one->scale < other->scale ? one : other;
+
+	if (!e->full_scale || one->scale == GSTORE_SCALE_ANY || other->scale == GSTORE_SCALE_ANY ||
+		one->scale == other->scale)
+		return true;
+	if (lower == other)
+		p->code_count = right;
+	else
+	{
+		memmove(&p->code[left + 1], &p->code[left_end], sizeof p->code[0] * (p->code_count - left_end));
+		p->code[left] = (gquery_instruction){.op = GQUERY_NULL};
+		p->code_count -= left_end - left - 1;
+	}
+	lower->scale = GSTORE_SCALE_ANY;
+	lower->mixed = false;
+	lower->nullable = true;
+	return lower == one || gstore_emit(e, GQUERY_NULL, 0, 0);
 }
 
 /* ---- functions */
@@ -89,6 +128,40 @@ has_own_scale(const gstore_emitted *decimal)
 	return decimal->scale >= 0 || decimal->scale == GSTORE_SCALE_ANY;
 }
 
+/* PostgreSQL's scale of a sum is the greater one of both. */
+static void
+scale_of_sum(gstore_emitted *out, const gstore_emitted *one, const gstore_emitted *other)
+{
+	const gstore_emitted *varies = one->mixed ? one : other;
+	const int			  least = one->mixed ? other->scale : one->scale;
+
+	out->absorbed = one->absorbed || other->absorbed;
+	out->mixed = one->mixed || other->mixed;
+	if (!out->mixed)
+		return;
+	out->low = one->mixed && other->mixed ? GSTORE_SCALE_SEVERAL : Max(varies->low, least);
+	if (least < varies->scale || (one->mixed && other->mixed))
+		return;
+	out->mixed = false;
+	out->absorbed = true;
+}
+
+/* Of a product it is the sum of both. */
+static void
+scale_of_product(gstore_emitted *out, const gstore_emitted *other)
+{
+	const gstore_emitted *varies = out->mixed ? out : other;
+	const int			  more = out->mixed ? other->scale : out->scale;
+	const bool several = (out->mixed && other->mixed) || varies->low == GSTORE_SCALE_SEVERAL;
+
+	out->scale = out->scale == GSTORE_SCALE_ANY || other->scale == GSTORE_SCALE_ANY
+		? GSTORE_SCALE_ANY
+		: out->scale + other->scale;
+	out->low = several ? GSTORE_SCALE_SEVERAL : varies->low + more;
+	out->mixed = (out->mixed || other->mixed) && out->scale != GSTORE_SCALE_ANY;
+	out->absorbed |= other->absorbed;
+}
+
 static bool
 emit_decimal_pair(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out)
 {
@@ -105,20 +178,27 @@ emit_decimal_pair(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *o
 	out->raises |= other.raises;
 	if (op != GQUERY_MULTIPLY)
 	{
-		const bool mixed = out->mixed || other.mixed;
+		const gstore_emitted one = *out, second = other;
 
 		if (!gstore_align(e->program, out, end, &other))
 			return false;
-		out->mixed = mixed;
+		scale_of_sum(out, &one, &second);
 	}
 	else
-	{
-		out->mixed |= other.mixed;
-		out->scale = out->scale == GSTORE_SCALE_ANY || other.scale == GSTORE_SCALE_ANY
-			? GSTORE_SCALE_ANY
-			: out->scale + other.scale;
-	}
+		scale_of_product(out, &other);
 	return gstore_emit(e, op, 0, GQUERY_ARITHMETIC_DECIMAL);
+}
+
+/* Of what has no digits behind the point, such as a field of a date. */
+static bool
+emit_integer_of_decimal(gstore_emitter *e, Node *argument, Oid type, gstore_emitted *out)
+{
+	if (!gstore_emit_expression(e, argument, out) ||
+		(out->scale != 0 && out->scale != GSTORE_SCALE_ANY))
+		return false;
+	*out = (gstore_emitted){
+		.type = type, .nullable = out->nullable, .raises = out->raises || type != INT8OID};
+	return type == INT8OID || gstore_emit(e, type == INT4OID ? GQUERY_TO_I32 : GQUERY_TO_I16, 0, 0);
 }
 
 static bool
@@ -131,6 +211,12 @@ emit_decimal_arithmetic(gstore_emitter *e, Oid function, List *args, gstore_emit
 			return emit_decimal_of_integer(e, linitial(args), false, out);
 		case F_NUMERIC_INT8:
 			return emit_decimal_of_integer(e, linitial(args), true, out);
+		case F_INT2_NUMERIC:
+			return emit_integer_of_decimal(e, linitial(args), INT2OID, out);
+		case F_INT4_NUMERIC:
+			return emit_integer_of_decimal(e, linitial(args), INT4OID, out);
+		case F_INT8_NUMERIC:
+			return emit_integer_of_decimal(e, linitial(args), INT8OID, out);
 		case F_NUMERIC_ADD:
 			return emit_decimal_pair(e, args, GQUERY_ADD, out);
 		case F_NUMERIC_SUB:

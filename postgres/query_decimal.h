@@ -22,12 +22,19 @@ extern bool
 gstore_align(gquery_program *program, gstore_emitted *left, uint32 left_end, gstore_emitted *right);
 
 /*
+ * Where full_scale is set: of two values, of which a row has one, the one of the smaller scale becomes NULL. The left one's instructions are from left to left_end,
+ * the right one's are the last, from `right` on.
+ */
+extern bool gstore_emit_full_scale(gstore_emitter *emitter, uint32 left, uint32 left_end,
+								   uint32 right, gstore_emitted *one, gstore_emitted *other);
+
+/*
  * A decimal is compared with a number that lies between two of its scale, of which *word is the lower one: what compares with *word, as it is then,
  * instead.
  */
 extern gquery_op gstore_beside(gquery_op op, int64 *word);
 
-/* Arithmetic, and casts of integers to numeric. */
+/* Arithmetic, casts of integers to numeric, and those back of what has no digits behind the point. */
 extern bool
 gstore_emit_decimal_function(gstore_emitter *emitter, Oid function, List *args, gstore_emitted *out);
 

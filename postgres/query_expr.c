@@ -27,6 +27,7 @@
 #include "postgres/query_function.h"
 #include "postgres/query_join.h"
 #include "postgres/query_list.h"
+#include "postgres/query_refused.h"
 #include "postgres/query_text.h"
 
 /* What a CASE compares with is evaluated anew for each WHEN. */
@@ -49,7 +50,10 @@ bool
 gstore_emit_instruction(gstore_emitter *e, gquery_instruction instruction)
 {
 	if (e->program->code_count == GQUERY_CODE_MAX)
+	{
+		e->full = true;
 		return false;
+	}
 	e->program->code[e->program->code_count++] = instruction;
 	return true;
 }
@@ -782,7 +786,7 @@ emit_whens(gstore_emitter *e, CaseExpr *c, int at, gstore_emitted *out)
 {
 	CaseWhen	  *when;
 	gstore_emitted condition, rest;
-	uint32		   end;
+	uint32		   start, end, rest_start;
 
 	if (at == list_length(c->args))
 	{
@@ -792,12 +796,18 @@ emit_whens(gstore_emitter *e, CaseExpr *c, int at, gstore_emitted *out)
 		return emit_null(e, out);
 	}
 	when = list_nth_node(CaseWhen, c->args, at);
-	if (!gstore_emit_expression(e, (Node *) when->expr, &condition) ||
-		!gstore_emit(e, GQUERY_IF, 0, 0) || !gstore_emit_expression(e, (Node *) when->result, out))
+	if (!gstore_emit_expression(e, (Node *) when->expr, &condition) || !gstore_emit(e, GQUERY_IF, 0, 0))
+		return false;
+	start = e->program->code_count;
+	if (!gstore_emit_expression(e, (Node *) when->result, out))
 		return false;
 	end = e->program->code_count;
-	if (!gstore_emit(e, GQUERY_ELSE, 0, 0) || !emit_whens(e, c, at + 1, &rest) ||
-		(out->type == NUMERICOID && !gstore_align(e->program, out, end, &rest)))
+	rest_start = end + 1;
+	if (!gstore_emit(e, GQUERY_ELSE, 0, 0) || !emit_whens(e, c, at + 1, &rest))
+		return false;
+	if (out->type == NUMERICOID &&
+		(!gstore_emit_full_scale(e, start, end, rest_start, out, &rest) ||
+		 !gstore_align(e->program, out, end, &rest)))
 		return false;
 	out->nullable |= rest.nullable;
 	out->raises |= condition.raises || rest.raises;
@@ -850,15 +860,20 @@ emit_coalesce(gstore_emitter *e, CoalesceExpr *c, gstore_emitted *out)
 	for_each_from(cell, c->args, 1)
 	{
 		gstore_emitted one;
+		uint32		   start;
 		bool		   done;
 
 		if (!gstore_emit(e, GQUERY_COPY, 0, 0) || !gstore_emit(e, GQUERY_IS_NULL, 0, 0) ||
 			!gstore_emit(e, GQUERY_IF, 0, 0))
 			return false;
+		out->absorbed |= out->mixed; /* with NULL in its place this argument would be taken */
 		e->guarded++;
+		start = e->program->code_count;
 		done = gstore_emit_expression(e, lfirst(cell), &one) &&
 			(one.type != NUMERICOID ||
-			 (one.scale <= out->scale && gstore_align(e->program, out, 0, &one)));
+			 ((one.scale <= out->scale || gstore_refuse(e, (Node *) c, GSTORE_SCALES_DIFFER)) &&
+			  gstore_emit_full_scale(e, 0, 0, start, out, &one) &&
+			  gstore_align(e->program, out, 0, &one)));
 		e->guarded--;
 		if (!done || !gstore_emit(e, GQUERY_REPLACE, 0, 0) || !gstore_emit(e, GQUERY_END, 0, 0))
 			return false;
@@ -872,12 +887,18 @@ emit_coalesce(gstore_emitter *e, CoalesceExpr *c, gstore_emitted *out)
 static bool
 emit_null_if(gstore_emitter *e, NullIfExpr *n, gstore_emitted *out)
 {
+	const bool	   full_scale = e->full_scale;
 	gstore_emitted is_equal;
 	gquery_op	   op;
+	bool		   done;
 
 	if (!gstore_find_comparison(n->opno, &op) || op != GQUERY_EQ ||
-		!gstore_emit_expression(e, linitial(n->args), out) || !gstore_emit(e, GQUERY_COPY, 0, 0) ||
-		!emit_compared(e, *out, lsecond(n->args), GQUERY_EQ, &is_equal))
+		!gstore_emit_expression(e, linitial(n->args), out) || !gstore_emit(e, GQUERY_COPY, 0, 0))
+		return false;
+	e->full_scale = false;
+	done = emit_compared(e, *out, lsecond(n->args), GQUERY_EQ, &is_equal);
+	e->full_scale = full_scale;
+	if (!done)
 		return false;
 	out->nullable = true;
 	out->raises |= is_equal.raises;
@@ -932,22 +953,39 @@ emit_node(gstore_emitter *e, Node *node, gstore_emitted *out)
 	}
 }
 
+static bool
+emit_instructions(gstore_emitter *e, Node *node, gstore_emitted *out)
+{
+	if (e->emit_group != NULL && e->emit_group(e, node, 0, out))
+		return true;
+	return !IsA(node, Const) && !IsA(node, Param) && emit_node(e, node, out);
+}
+
 /* Instructions first: they raise an error where PostgreSQL does. */
 bool
 gstore_emit_expression(gstore_emitter *e, Node *node, gstore_emitted *out)
 {
 	const uint32 code = e->program->code_count, values = e->program->value_count;
+	Node		*refused = e->refused;
+	const bool	 full_scale = e->full_scale;
+	bool		 done;
 
 	check_stack_depth();
-	if (e->emit_group != NULL && e->emit_group(e, node, 0, out))
-		return true;
-	if (!IsA(node, Const) && !IsA(node, Param) && emit_node(e, node, out))
-		return true;
-	e->program->code_count = code;
-	e->program->value_count = values;
-	if (e->emit_group != NULL && contain_agg_clause(node))
-		return false;
-	return emit_known(e, node, out);
+	e->full_scale &= getBaseType(exprType(node)) ==
+		NUMERICOID; /* not of what it is computed from otherwise */
+	done = emit_instructions(e, node, out);
+	if (!done)
+	{
+		e->program->code_count = code;
+		e->program->value_count = values;
+		done = (e->emit_group == NULL || !contain_agg_clause(node)) && emit_known(e, node, out);
+	}
+	e->full_scale = full_scale;
+	if (done)
+		e->refused = refused;
+	else
+		gstore_note_refused(e, node);
+	return done;
 }
 
 /* The second word is one of a column, or depends on no row. */

@@ -51,10 +51,15 @@ typedef struct gstore_emitter
 	const Bitmapset	  *unset;	  /* parameters: of gstore_is_plain() */
 	int				   guarded;	  /* inside of what is evaluated for some rows alone */
 	int				   computing; /* inside of what computes with decimals: NaN is none then */
-	bool			   certain;	  /* outside of that, some row comes here */
-	uint64			   met;		  /* bit i: a row has come to number i of `values` */
-	uint32			   unknown; /* number of the value that gstore_evaluate() was asked for last */
+	bool full_scale; /* of mixed decimals NULL is emitted in place of those with the smaller scale */
+	bool   certain;	 /* outside of that, some row comes here */
+	uint64 met;		 /* bit i: a row has come to number i of `values` */
+	uint32 unknown;	 /* number of the value that gstore_evaluate() was asked for last */
 	bool any_length; /* there is a distance from a value that may have another length, which is an error */
+	/* Of gstore_report_refused(): the innermost part that has no instructions; as what, NULL: as a value. Or there is no room for them. */
+	Node					*refused;
+	const char				*refused_as;
+	bool					 full;
 	Node					*condition; /* the one that is emitted; NULL: none is */
 	struct gstore_case		*scope;		/* what a CASE compares with */
 	struct gstore_distances *distances; /* NULL: there are to be none */
@@ -70,10 +75,13 @@ typedef struct gstore_emitted
 	bool nullable; /* it may be NULL */
 	bool raises;   /* PostgreSQL may raise an error on the way to it */
 	bool mixed; /* a decimal that PostgreSQL has with this scale in some rows, with a smaller one in others */
-	int	 scale; /* of a decimal; GSTORE_SCALE_ANY: it is NULL */
+	int	 low;	   /* mixed: that scale; GSTORE_SCALE_SEVERAL: there are several */
+	bool absorbed; /* some operand of it is mixed, and it has one scale nevertheless */
+	int	 scale;	   /* of a decimal; GSTORE_SCALE_ANY: it is NULL */
 } gstore_emitted;
 
-#define GSTORE_SCALE_ANY PG_INT32_MIN
+#define GSTORE_SCALE_ANY	 PG_INT32_MIN
+#define GSTORE_SCALE_SEVERAL PG_INT32_MAX
 
 /* False: there are no instructions for the expression, or no room for them. */
 extern bool gstore_emit_expression(gstore_emitter *emitter, Node *node, gstore_emitted *out);

@@ -35,11 +35,18 @@ sum_of(const gstore_accumulator *a, const uint64 *state)
 	return (gstore_decimal) (a->merged ? sum + ((unsigned __int128) (words[2] + words[4]) << 64) : sum);
 }
 
+/* Where no value has the greater scale, the digits behind the smaller one are 0. */
 static Datum
-numeric_of(gstore_decimal sum, int scale)
+numeric_of(const gstore_compiled *c, const gstore_accumulator *a, const uint64 *state)
 {
+	gstore_decimal sum = sum_of(a, state);
+	int			   scale = a->scale;
+
 	if (!gstore_decimal_fits(sum, GSTORE_DECIMAL_PRECISION_MAX))
 		elog(ERROR, "a sum from the GPU is out of range");
+	if (a->mixed && count_of(c, &c->accumulators[a->full_from], state) == 0)
+		for (; scale > a->low; scale--)
+			sum /= 10;
 	return gstore_decimal_value(sum, scale);
 }
 
@@ -150,9 +157,9 @@ output_of(const gstore_compiled *c, const gstore_aggregate *o, const uint64 *sta
 		case RESULT_STATISTIC:
 			return statistic_of(c, o, a, state, null);
 		case RESULT_NUMERIC:
-			return numeric_of(sum_of(a, state), a->scale);
+			return numeric_of(c, a, state);
 		case RESULT_QUOTIENT:
-			return DirectFunctionCall2(numeric_div, numeric_of(sum_of(a, state), a->scale),
+			return DirectFunctionCall2(numeric_div, numeric_of(c, a, state),
 									   NumericGetDatum(int64_to_numeric(count)));
 		case RESULT_FLOAT:
 			return float_of(float_sum_of(a, state), o->type);

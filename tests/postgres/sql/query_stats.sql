@@ -100,5 +100,29 @@ SET gstore_fdw.gpu_order = off;
 SELECT counted('SELECT * FROM gstore_search(NULL::sq, ''v'', ''{3,4}''::real[], 5, ''<->'')') AS search;
 RESET gstore_fdw.gpu_search;
 RESET gstore_fdw.gpu_order;
-DROP FUNCTION planned, counted;
+-- What is not for the GPU is said while a query is planned. Each is planned twice: the first time others may say something, too.
+\set VERBOSITY terse
+CREATE FUNCTION explained(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    plan text;
+BEGIN
+    EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+    SET LOCAL client_min_messages = debug1;
+    EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+    SET LOCAL client_min_messages = notice;
+    RETURN coalesce(substring(plan FROM '"GPU[^"]*'), 'local');
+END $$;
+SELECT explained('SELECT count(*) FROM sq WHERE lower(note) = ''a''');
+SELECT explained('SELECT k, max(coalesce(n, 1.5)) FROM sq GROUP BY k');
+SELECT explained('SELECT sum(CASE WHEN k > 3 THEN 1.50 WHEN k > 2 THEN 2.5 ELSE 0 END) FROM sq');
+SELECT explained('SELECT k / 2.0::float8, count(*) FROM sq GROUP BY 1');
+SELECT explained('SELECT note || ''x'', count(*) FROM sq GROUP BY 1');
+SELECT explained('SELECT min(note), string_agg(note, '' '') FROM sq');
+SELECT explained('SELECT count(DISTINCT id), count(DISTINCT k) FROM sq');
+SELECT explained('SELECT count(*) FROM sq WHERE v = ''{1,2}'' AND k IN (1, 2)');
+SELECT explained('SELECT note, name FROM sq JOIN si USING (k)');
+SELECT explained('SELECT count(*) FROM sq WHERE ' || string_agg('k + ' || i || ' > id', ' OR ')) FROM generate_series(1, 400) i;
+SELECT explained('SELECT count(*) FROM sq WHERE note = ''a''');
+\set VERBOSITY default
+DROP FUNCTION planned, counted, explained;
 DROP FOREIGN TABLE sq, si;
