@@ -33,7 +33,8 @@ struct gstore_join_plan;
 extern void
 gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, struct gstore_join_plan *plan);
 /* The same path, if the planner still has it, runs plan->local where the GPU cannot: a path is not kept by its address, as the planner frees those that are no use. */
-extern void gstore_query_set_local(const RelOptInfo *joined, const struct gstore_join_plan *plan);
+extern void
+gstore_query_set_local(PlannerInfo *root, RelOptInfo *joined, const struct gstore_join_plan *plan);
 
 /* What a plan is for; `plan` is one of such a path. */
 extern void gstore_query_of_plan(const ForeignScan *plan, gstore_query *query);

@@ -47,7 +47,7 @@ END $$;
 SELECT query FROM (VALUES ('SELECT id FROM og ORDER BY i4'), ('SELECT id FROM og ORDER BY t LIMIT 3'), ('SELECT DISTINCT i4 FROM og ORDER BY i4 LIMIT 3'), ('SELECT i4, count(*) FROM og GROUP BY i4 ORDER BY i4 LIMIT 3'),
     ('SELECT og.id FROM og JOIN oh ON oh.id = og.id ORDER BY og.i4 LIMIT 3'), ('SELECT id FROM og ORDER BY random() LIMIT 3'), ('SELECT og FROM og ORDER BY i4 LIMIT 3'), ('SELECT id FROM og ORDER BY i4 LIMIT 3 FOR UPDATE'),
     ('SELECT id FROM og WHERE t ~ ''1$'' ORDER BY 1 / i4 LIMIT 3'), ('SELECT id FROM og WHERE ctid = ''(0,1)'' ORDER BY i4 LIMIT 3'), ('SELECT id, rank() OVER (ORDER BY i4) FROM og ORDER BY i4 LIMIT 3'),
-    ('SELECT id FROM og ORDER BY i2, i4, i8, f4, f8 LIMIT 3')) v (query)
+    ('SELECT id FROM og ORDER BY i2, i4, i8, f4, f8 LIMIT 3'), ('SELECT id FROM og WHERE (SELECT true) ORDER BY i4 LIMIT 3')) v (query)
 WHERE NOT is_local(query);
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT id, t FROM og ORDER BY i4, id LIMIT 5;
 
