@@ -480,12 +480,12 @@ gstore_emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direc
 }
 
 static bool
-emit_list_keys(gstore_compiled *c, gstore_emitter *e)
+emit_list_keys(gstore_compiled *c, gstore_emitter *e, const List *keys, const List *directions)
 {
-	ListCell *key, *direction;
+	const ListCell *key, *direction;
 
 	c->key_words = 0;
-	forboth(key, c->query.keys, direction, c->query.directions)
+	forboth(key, keys, direction, directions)
 		if (!gstore_emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
 			return false;
 	return c->key_words <= GQUERY_KEYS_MAX && gstore_emit(e, GQUERY_EMIT, (uint32) c->key_words, 0);
@@ -585,18 +585,40 @@ emit_rows(gstore_compiled *c, gstore_emitter *e)
 	return gstore_emit(e, GQUERY_APPEND, 0, 0);
 }
 
+/* Entries have the rows of all tables behind the keys. */
+static bool
+emit_first_rows(gstore_compiled *c, gstore_emitter *e)
+{
+	const int joins = list_length(c->query.joins);
+	ListCell *cell;
+
+	c->key_count = 0;
+	foreach(cell, c->query.keys)
+		if (!add_late_column(c, e, lfirst(cell)))
+			return false;
+	if (!emit_list_keys(c, e, c->query.order, c->query.order_directions))
+		return false;
+	for (int table = 0; table <= joins; table++)
+		c->row_words[table] = c->key_words + table;
+	c->late_count = 1 + joins;
+	c->key_words += joins;
+	return true;
+}
+
 static bool
 emit_sink(gstore_compiled *c, gstore_emitter *e)
 {
 	switch (c->query.sink)
 	{
+		case GSTORE_SINK_FIRST_ROWS:
+			return emit_first_rows(c, e);
 		case GSTORE_SINK_ROWS:
 			return emit_rows(c, e);
 		case GSTORE_SINK_MARKS:
 			c->gathers = e->view != NULL && add_gathered(c, e);
 			return gstore_emit(e, GQUERY_MARK, 0, 0);
 		case GSTORE_SINK_LIST:
-			return emit_list_keys(c, e);
+			return emit_list_keys(c, e, c->query.keys, c->query.directions);
 		case GSTORE_SINK_NEAREST:
 			c->key_words = 1;
 			return gstore_describe_nearest(e, c->query.distance, c->query.points, c->query.point_count) &&
@@ -803,6 +825,7 @@ gstore_query_kind_of(const gstore_compiled *c)
 		case GSTORE_SINK_NEAREST:
 			return GSTORE_QUERY_SEARCH;
 		case GSTORE_SINK_ROWS:
+		case GSTORE_SINK_FIRST_ROWS:
 			break;
 	}
 	return GSTORE_QUERY_JOIN;

@@ -22,10 +22,11 @@
 typedef enum gstore_query_sink
 {
 	GSTORE_SINK_GROUPS,
-	GSTORE_SINK_MARKS,	 /* a bitmap of them */
-	GSTORE_SINK_LIST,	 /* the first ones in an order */
-	GSTORE_SINK_NEAREST, /* of each of several points the ones nearest to it */
-	GSTORE_SINK_ROWS,	 /* joined rows, with the values of columns */
+	GSTORE_SINK_MARKS,		/* a bitmap of them */
+	GSTORE_SINK_LIST,		/* the first ones in an order */
+	GSTORE_SINK_NEAREST,	/* of each of several points the ones nearest to it */
+	GSTORE_SINK_ROWS,		/* joined rows, with the values of columns */
+	GSTORE_SINK_FIRST_ROWS, /* the first joined rows in an order */
 } gstore_query_sink;
 
 #define GSTORE_KEY_DESCENDING  1
@@ -52,7 +53,7 @@ typedef struct gstore_query
 	List *joins; /* of gstore_query_join (query_join.h), in their order, behind the filters */
 	/*
 	 * Of groups: the first ones in an order, of those that meet conditions; NIL: all of them, in any order. Expressions consist of
-	 * keys and aggregates: as they are, or, in a plan, Var of INDEX_VAR, keys before aggregates.
+	 * keys and aggregates: as they are, or, in a plan, Var of INDEX_VAR, keys before aggregates. Of the first joined rows: expressions of columns.
 	 */
 	List *order, *order_directions;
 	List *having;
@@ -112,7 +113,7 @@ extern bool
 gstore_query_row(const gstore_compiled *compiled, const uint64 *record, int table, uint64 *row);
 
 /*
- * A record's words but those of texts, after the program was compiled. Of a list: keys, by which entries ascend as int64, then the row. Of groups, those
+ * A record's words but those of texts, after the program was compiled. Of a list: keys, by which entries ascend as int64, then the row, or those of all tables. Of groups, those
  * of a state without any row are 0, for gstore_query_result(); of groups in an order such an entry is before them.
  */
 extern int gstore_query_record_words(const gstore_compiled *compiled);

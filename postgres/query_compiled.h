@@ -85,10 +85,10 @@ struct gstore_compiled
 	Oid			*key_types;
 	int			*key_scales;
 	/* Of joined rows: 1 + the table of a column that is read by its row's number; 0: records have its values. */
-	int *key_late;
-	int	 late_count;				   /* of these tables */
-	int	 row_words[GQUERY_TABLES_MAX]; /* of each: which word of the records' keys has the row */
-	int	 text_count;
+	int			   *key_late;
+	int				late_count; /* of these tables */
+	int				row_words[GQUERY_TABLES_MAX]; /* of each: which word of the records' keys has the row; of a list's entries, which word */
+	int				text_count;
 	gstore_text_key texts[GQUERY_KEYS_MAX + 1]; /* of keys that are texts, in their order; one is being made */
 	int				accumulator_count, output_count;
 	int				distinct_at; /* its gstore_accumulator */

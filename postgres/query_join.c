@@ -395,7 +395,7 @@ gstore_join_has_gpu(const Path *path)
 
 /* Of the paths of the pairs so far. A path that was offered, and is still there, runs the cheapest one if the GPU cannot. */
 static void
-note_local(RelOptInfo *joined, gstore_join_plan *plan)
+note_local(PlannerInfo *root, RelOptInfo *joined, gstore_join_plan *plan)
 {
 	Path *local;
 
@@ -406,7 +406,7 @@ note_local(RelOptInfo *joined, gstore_join_plan *plan)
 		(plan->local != NULL && plan->local->total_cost <= local->total_cost))
 		return;
 	plan->local = local;
-	gstore_query_set_local(joined, plan);
+	gstore_query_set_local(root, joined, plan);
 }
 
 static void
@@ -421,12 +421,12 @@ gstoreGetForeignJoinPaths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *out
 							  extra->restrictlist);
 	if (plan == NULL || (noted != NULL && plan->probes >= noted->probes) || !is_compiled(root, plan))
 	{
-		note_local(joined, noted);
+		note_local(root, joined, noted);
 		return;
 	}
 	plan->local = noted == NULL ? NULL : noted->local;
 	joined->fdw_private = plan;
-	note_local(joined, plan);
+	note_local(root, joined, plan);
 	gstore_query_add_join(root, joined, plan);
 }
 

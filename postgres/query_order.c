@@ -1,7 +1,7 @@
 /*
  * See query_order.h.
  *
- * A list has the LIMIT's rows, if it is known, and at least LIST_ROWS; the next one has ten times as many. Entries are keys and row numbers; the columns of rows
+ * A list has the LIMIT's rows, if it is known, and at least GSTORE_LIST_ROWS; the next one has ten times as many. Entries are keys and row numbers; the columns of rows
  * are read by the numbers, some rows at a time. Conditions that the GPU cannot evaluate are put to these.
  *
  * The outer plan sorts the rows of a local scan. It runs if a list cannot be made; of its rows, those of the lists before are left out then, as
@@ -47,11 +47,8 @@
 #include "postgres/tid.h"
 #include "postgres/whole.h"
 
-#define LIST_ROWS		64
-#define LIST_ROWS_MOST	(UINT64CONST(1) << 20)
-#define LIST_ROWS_TIMES 10
-#define TIMES_MOST		1000
-#define ROW_COST		0.3 /* of a row that is read by its number */
+#define TIMES_MOST 1000
+#define ROW_COST   0.3 /* of a row that is read by its number */
 
 /* ---- planning */
 
@@ -65,6 +62,18 @@ typedef struct order_parts
 	int times; /* so many entries for a row that passes all conditions, about */
 } order_parts;
 
+/* Of a joined relation columns of some tables are not there any more. */
+static bool
+is_returned(const RelOptInfo *rel, const Expr *expression)
+{
+	ListCell *cell;
+
+	foreach(cell, pull_var_clause((Node *) expression, PVC_INCLUDE_PLACEHOLDERS))
+		if (!list_member(rel->reltarget->exprs, lfirst(cell)))
+			return false;
+	return true;
+}
+
 static Expr *
 find_member(const EquivalenceClass *ec, const RelOptInfo *rel)
 {
@@ -76,7 +85,9 @@ find_member(const EquivalenceClass *ec, const RelOptInfo *rel)
 	{
 		const EquivalenceMember *em = lfirst(cell);
 
-		if (!em->em_is_const && bms_equal(em->em_relids, rel->relids))
+		if (!em->em_is_const && !bms_is_empty(em->em_relids) &&
+			bms_is_subset(em->em_relids, rel->relids) &&
+			(IS_SIMPLE_REL(rel) || is_returned(rel, em->em_expr)))
 			return em->em_expr;
 	}
 	return NULL;
@@ -150,6 +161,20 @@ find_limits(const PlannerInfo *root, order_parts *parts)
 		query->hasTargetSRFs || query->havingQual != NULL || query->setOperations != NULL)
 		return false;
 	parts->limits = gstore_find_limits(query);
+	return true;
+}
+
+bool
+gstore_order_find(PlannerInfo *root, const RelOptInfo *rel, List **keys, List **directions, List **limits)
+{
+	order_parts parts = {0};
+
+	if (!gstore_gpu_order || root->query_pathkeys == NIL || !find_limits(root, &parts) ||
+		!find_keys(root, rel, &parts))
+		return false;
+	*keys = parts.keys;
+	*directions = parts.directions;
+	*limits = parts.limits;
 	return true;
 }
 
@@ -232,12 +257,12 @@ measure(const PlannerInfo *root, const RelOptInfo *rel, const order_parts *parts
 	return gstore_query_measure(&query, size);
 }
 
-/* All rows in their order, by lists that become longer. */
-static Cost
-cost_of_lists(const PlannerInfo *root, const RelOptInfo *rel, Cost list)
+Cost
+gstore_order_cost(const PlannerInfo *root, const RelOptInfo *rel, Cost list)
 {
-	const double first = Max(root->limit_tuples, LIST_ROWS);
-	const double lists = rel->rows > first ? 1 + log(rel->rows / first) / log(LIST_ROWS_TIMES) : 1;
+	const double first = Max(root->limit_tuples, GSTORE_LIST_ROWS);
+	const double lists = rel->rows > first ? 1 + log(rel->rows / first) / log(GSTORE_LIST_ROWS_TIMES)
+										   : 1;
 
 	return lists * list;
 }
@@ -272,7 +297,7 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 	sorted = (Path *) create_sort_path(root, rel, local, root->query_pathkeys, root->limit_tuples);
 	local = (Path *) create_foreignscan_path(
 		root, rel, NULL, rel->rows, startup,
-		rest.startup + rel->reltarget->cost.startup + cost_of_lists(root, rel, startup) + rows,
+		rest.startup + rel->reltarget->cost.startup + gstore_order_cost(root, rel, startup) + rows,
 		root->query_pathkeys, NULL, sorted,
 		lappend(list_make5(parts.filter, parts.keys, parts.directions, parts.limits,
 						   list_make1_int(parts.times)),
@@ -431,6 +456,7 @@ make_list(ForeignScanState *node, order_state *state, const int64 *after)
 									.relation = node->ss.ss_currentRelation,
 									.view = &state->view,
 									.list_max = state->max,
+									.continues = true,
 									.after = after,
 									.after_words = (int) state->words};
 
@@ -456,8 +482,8 @@ make_first_list(ForeignScanState *node, order_state *state)
 	if (!gstore_whole_join(ranges, count, &state->view))
 		return gstore_run_refuse(&state->run, state->compiled, "rows are in two stores");
 	state->wanted = state->times *
-		Min(gstore_evaluate_limits(state->limits, node->ss.ps.ps_ExprContext), LIST_ROWS_MOST);
-	state->max = Min(Max(state->wanted, LIST_ROWS), LIST_ROWS_MOST);
+		Min(gstore_evaluate_limits(state->limits, node->ss.ps.ps_ExprContext), GSTORE_LIST_ROWS_MOST);
+	state->max = Min(Max(state->wanted, GSTORE_LIST_ROWS), GSTORE_LIST_ROWS_MOST);
 	return make_list(node, state, NULL);
 }
 
@@ -508,7 +534,7 @@ make_next_list(ForeignScanState *node, order_state *state)
 	note_listed(state);
 	pfree(state->entries);
 	state->entries = NULL;
-	state->max = Min(state->max * LIST_ROWS_TIMES, LIST_ROWS_MOST);
+	state->max = Min(state->max * GSTORE_LIST_ROWS_TIMES, GSTORE_LIST_ROWS_MOST);
 	old = MemoryContextSwitchTo(state->context);
 	if (!make_list(node, state, after))
 		leave_lists(state);
@@ -523,7 +549,7 @@ static void
 read_rows(ForeignScanState *node, order_state *state)
 {
 	MemoryContext old = MemoryContextSwitchTo(state->context);
-	const uint64  most = state->at < state->wanted ? state->wanted - state->at : LIST_ROWS;
+	const uint64  most = state->at < state->wanted ? state->wanted - state->at : GSTORE_LIST_ROWS;
 	uint64		  rows[GSTORE_READER_ROWS];
 
 	if (state->reader == NULL)

@@ -12,6 +12,11 @@
 #include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
 
+/* A list has the LIMIT's rows, if it is known, but for these bounds; the next one so many times as many. */
+#define GSTORE_LIST_ROWS	   64
+#define GSTORE_LIST_ROWS_MOST  (UINT64CONST(1) << 20)
+#define GSTORE_LIST_ROWS_TIMES 10
+
 /*
  * Planning: adds the path, if there is one. local: a path of the same rows in any order, which is no other relation's, and which add_path() has
  * not been called with.
@@ -31,6 +36,14 @@ gstore_is_order_plan(const Plan *plan)
 {
 	return ((const Scan *) plan)->scanrelid > 0 && plan->lefttree != NULL;
 }
+
+/*
+ * Of a relation whose rows are the query's, keys in the query's order, their GSTORE_KEY_..., and gstore_find_limits(). False: there is no LIMIT, or not for that order. And
+ * what all its rows cost in their order, by lists of this cost that become longer.
+ */
+extern bool gstore_order_find(PlannerInfo *root, const RelOptInfo *rel, List **keys,
+							  List **directions, List **limits);
+extern Cost gstore_order_cost(const PlannerInfo *root, const RelOptInfo *rel, Cost list);
 
 /* Whether the GPU has the values of an expression in the order that the key asks for; and then its GSTORE_KEY_... */
 extern bool gstore_order_fits(const PathKey *key, const Expr *expression, int *direction);

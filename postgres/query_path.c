@@ -479,13 +479,42 @@ add_query_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, PathTa
 
 /* ---- joined rows */
 
+/* What runs if the GPU cannot, in the same order. */
+static Path *
+local_join(PlannerInfo *root, RelOptInfo *joined, const gstore_join_plan *plan, List *pathkeys)
+{
+	return pathkeys == NIL || plan->local == NULL
+		? plan->local
+		: (Path *) create_sort_path(root, joined, plan->local, pathkeys, root->limit_tuples);
+}
+
+static void
+add_join_path(PlannerInfo *root, RelOptInfo *joined, const parts *p, List *pathkeys, List *limits)
+{
+	const PathTarget *target = joined->reltarget;
+	gstore_query_size size;
+	ForeignPath		 *path;
+	Cost			  run, row;
+
+	if (!gstore_query_measure(&p->query, &size))
+		return;
+	run = cost_of_run(root, joined, p, &size);
+	row = cpu_tuple_cost * (GSTORE_JOINED_ROW_PART + GSTORE_LATE_ROW_PART * size.late) +
+		target->cost.per_tuple;
+	path = create_foreign_join_path(root, joined, NULL, joined->rows, run + target->cost.startup,
+									(pathkeys == NIL ? run : gstore_order_cost(root, joined, run)) +
+										target->cost.startup + joined->rows * row,
+									pathkeys, NULL, local_join(root, joined, p->join, pathkeys),
+									make_private(p, limits));
+	path->path.parallel_safe = false;
+	add_path(joined, (Path *) path);
+}
+
 void
 gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, gstore_join_plan *plan)
 {
-	parts			  p = {.join = plan, .target = joined->reltarget};
-	gstore_query_size size;
-	ForeignPath		 *path;
-	Cost			  startup, row;
+	parts p = {.join = plan, .target = joined->reltarget};
+	List *limits;
 
 	p.query = (gstore_query){.sink = GSTORE_SINK_ROWS,
 							 .relation = plan->outer,
@@ -494,22 +523,17 @@ gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, gstore_join_plan *p
 							 .keys = joined->reltarget->exprs,
 							 .unset = gstore_unset_planned(root)};
 	if (plan->local == NULL || root->hasPseudoConstantQuals ||
-		gstore_join_hides(root, plan, joined->reltarget->exprs) ||
-		!gstore_query_measure(&p.query, &size))
+		gstore_join_hides(root, plan, joined->reltarget->exprs))
 		return;
-	startup = cost_of_run(root, joined, &p, &size);
-	row = cpu_tuple_cost * (GSTORE_JOINED_ROW_PART + GSTORE_LATE_ROW_PART * size.late);
-	path = create_foreign_join_path(root, joined, NULL, joined->rows,
-									startup + joined->reltarget->cost.startup,
-									startup + joined->reltarget->cost.startup +
-										joined->rows * (row + joined->reltarget->cost.per_tuple),
-									NIL, NULL, plan->local, make_private(&p, NIL));
-	path->path.parallel_safe = false;
-	add_path(joined, (Path *) path);
+	add_join_path(root, joined, &p, NIL, NIL);
+	p.query.sink = GSTORE_SINK_FIRST_ROWS;
+	if (bms_equal(plan->tables, root->all_baserels) &&
+		gstore_order_find(root, joined, &p.query.order, &p.query.order_directions, &limits))
+		add_join_path(root, joined, &p, root->query_pathkeys, limits);
 }
 
 void
-gstore_query_set_local(const RelOptInfo *joined, const gstore_join_plan *plan)
+gstore_query_set_local(PlannerInfo *root, RelOptInfo *joined, const gstore_join_plan *plan)
 {
 	ListCell *cell;
 
@@ -519,7 +543,7 @@ gstore_query_set_local(const RelOptInfo *joined, const gstore_join_plan *plan)
 
 		if (IsA(path, ForeignPath) && path->fdw_private != NIL &&
 			list_nth(path->fdw_private, PRIVATE_JOIN) == plan)
-			path->fdw_outerpath = plan->local;
+			path->fdw_outerpath = local_join(root, joined, plan, path->path.pathkeys);
 	}
 }
 
@@ -739,7 +763,9 @@ static ForeignScan *
 gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
 					 List *targets, List *clauses, Plan *outer)
 {
-	const int sink = IS_JOIN_REL(rel) ? GSTORE_SINK_ROWS : GSTORE_SINK_GROUPS;
+	const int sink = !IS_JOIN_REL(rel) ? GSTORE_SINK_GROUPS
+		: path->path.pathkeys == NIL   ? GSTORE_SINK_ROWS
+									   : GSTORE_SINK_FIRST_ROWS;
 	List *private = path->fdw_private, *numbers, *conditions = NIL, *tuple, *parameters = NIL;
 
 	if (IS_SIMPLE_REL(rel))
@@ -775,6 +801,15 @@ tables_of(const ForeignScan *plan)
 #endif
 }
 
+/* References to the scan tuple become what they refer to. */
+static Node *
+resolve(Node *node, void *keys)
+{
+	if (node != NULL && IsA(node, Var) && ((Var *) node)->varno == INDEX_VAR)
+		return copyObject(list_nth(keys, ((Var *) node)->varattno - 1));
+	return expression_tree_mutator(node, resolve, keys);
+}
+
 void
 gstore_query_of_plan(const ForeignScan *plan, gstore_query *query)
 {
@@ -798,6 +833,8 @@ gstore_query_of_plan(const ForeignScan *plan, gstore_query *query)
 			query->keys = lappend(query->keys, entry->expr);
 	}
 	gstore_join_decode(linitial(plan->fdw_private), tables_of(plan), conditions, &join);
+	if (query->sink == GSTORE_SINK_FIRST_ROWS)
+		query->order = (List *) resolve((Node *) query->order, query->keys);
 	query->relation = join.outer;
 	query->filters = join.filters;
 	query->joins = join.joins;

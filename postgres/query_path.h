@@ -49,7 +49,8 @@ extern Cost gstore_query_batches_cost(PlannerInfo *root, const struct gstore_joi
 extern void
 gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, struct gstore_join_plan *plan);
 /* The same path, if the planner still has it, runs plan->local where the GPU cannot: a path is not kept by its address, as the planner frees those that are no use. */
-extern void gstore_query_set_local(const RelOptInfo *joined, const struct gstore_join_plan *plan);
+extern void
+gstore_query_set_local(PlannerInfo *root, RelOptInfo *joined, const struct gstore_join_plan *plan);
 
 /* A grouping step over joined rows, UPPERREL_GROUP_AGG or UPPERREL_DISTINCT, whose groups another step combines. */
 typedef struct gstore_partial

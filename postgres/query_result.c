@@ -220,6 +220,11 @@ gstore_query_late(const gstore_compiled *c, int key)
 bool
 gstore_query_row(const gstore_compiled *c, const uint64 *record, int table, uint64 *row)
 {
+	if (c->query.sink == GSTORE_SINK_FIRST_ROWS)
+	{
+		*row = record[c->row_words[table]];
+		return *row != PG_UINT64_MAX;
+	}
 	record += c->entry_words;
 	*row = record[1 + c->row_words[table]];
 	return (record[0] >> c->row_words[table] & 1) == 0;

@@ -13,6 +13,7 @@
 /* A request, compiled. */
 struct compiled_query
 {
+	bool				  done; /* it is */
 	gquery_program		  program;
 	uint64				  met; /* of gstore_run, when it was compiled */
 	uint64				  scratch_bytes_max;
@@ -240,6 +241,7 @@ static bool
 compile_request(gstore_run *run, const gstore_request *request, compiled_query *query)
 {
 	strlcpy(run->why, "too many instructions or values", sizeof run->why);
+	query->done = false;
 	query->met = run->met;
 	if (!gstore_query_compile(request->compiled, request->context, request->view, run->met,
 							  &query->program))
@@ -258,6 +260,7 @@ compile_request(gstore_run *run, const gstore_request *request, compiled_query *
 												   &query->queries, &query->queries_bytes);
 	query->stage_count = gstore_query_stages(request->compiled, &query->stages);
 	query->text_count = gstore_query_texts(request->compiled, query->texts);
+	query->done = true;
 	return true;
 }
 
@@ -379,7 +382,7 @@ try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 	gstore_session *session;
 
 	run->failure = GSTORE_QUERY_UNSUPPORTED;
-	if ((request->first_row == 0 || query->met != run->met) && !compile_request(run, request, query))
+	if ((!query->done || query->met != run->met) && !compile_request(run, request, query))
 		return false;
 	session = send_request(run, request, query, &raised);
 	note_met(run, raised);
@@ -396,7 +399,7 @@ try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 	run->total += run->left;
 	if (run->gathered || (run->kind != GSTORE_QUERY_FILTER && request->nearest == 0))
 		gstore_query_count(run->kind, GSTORE_QUERY_ROWS_RETURNED, run->left);
-	run->fetched = request->first_row > 0;
+	run->fetched = request->first_row > 0 || request->after != NULL;
 	take_next_row(run, request);
 	take_piece(run);
 	run->place = "on the GPU";
@@ -419,9 +422,10 @@ begin_run(gstore_run *run, const gstore_request *request)
 	uint64 met = run->met;
 	bool   done;
 
-	if (request->first_row == 0)
+	if (request->first_row == 0 && (request->after == NULL || run->query == NULL))
 	{
 		run->query = palloc(sizeof *run->query);
+		run->query->done = false;
 		run->query->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	}
 	while (!(done = try_run(run, request, run->query)) && run->met != met)
@@ -429,7 +433,7 @@ begin_run(gstore_run *run, const gstore_request *request)
 		met = run->met;
 		gstore_query_count(run->kind, GSTORE_QUERY_RERUNS, 1);
 	}
-	if (!done || run->next_row == 0)
+	if (!done || (run->next_row == 0 && !request->continues))
 	{
 		pfree(run->query);
 		run->query = NULL;

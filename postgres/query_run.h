@@ -36,6 +36,7 @@ typedef struct gstore_request
 	 * list_max of them.
 	 */
 	uint64 first_row, slice_rows;
+	bool   continues; /* of a list: a longer one may be made of the same query, with `after` */
 } gstore_request;
 
 typedef struct compiled_query compiled_query;
@@ -52,7 +53,7 @@ typedef struct gstore_run
 	bool			fetched;  /* those before are gone */
 	/* Of joined rows: where the same request goes on; 0: it has all of them. */
 	uint64			next_row, slice_rows;
-	compiled_query *query; /* of that request */
+	compiled_query *query; /* of that request, or of one that continues; NULL: it does not go on */
 	uint64 met; /* of query_compile.h: values that were not known, and that a row has come to */
 	char   why[GSTORE_SESSION_WHY_BYTES];
 	gstore_query_counter failure; /* the same as a counter */

@@ -51,6 +51,8 @@ typedef struct query_state
 	gstore_view		 views[GQUERY_TABLES_MAX];
 	gstore_request	 request; /* of the latest run */
 	gstore_run		 run;
+	int64			 after[GQUERY_ENTRY_WORDS_MAX]; /* of that */
+	uint64			 wanted;  /* rows of the first list that the LIMIT needs; 0: not known */
 	gstore_late		*late;	  /* of joined rows; NULL: there are no such columns */
 	uint64			 late_to; /* records of the run before this one have theirs */
 	uint64			 bytes;	  /* moved for them, in the runs before */
@@ -87,7 +89,14 @@ begin_query(ForeignScanState *node, int flags)
 static bool
 has_rows(const query_state *state)
 {
-	return state->query.sink == GSTORE_SINK_ROWS;
+	return state->query.sink == GSTORE_SINK_ROWS || state->query.sink == GSTORE_SINK_FIRST_ROWS;
+}
+
+/* Whether these come by lists, the first ones first. */
+static bool
+has_lists(const query_state *state)
+{
+	return state->query.sink == GSTORE_SINK_FIRST_ROWS;
 }
 
 /* A table without rows has one group, if there are no keys. */
@@ -101,12 +110,15 @@ take_nothing(query_state *state)
 	state->run.place = "nowhere, as the table has no rows";
 }
 
-/* So many of the first groups are returned, at most; all of them without a LIMIT. */
+/* So many of the first groups are returned, at most; all of them without a LIMIT. So many rows are in the first list. */
 static uint64
-count_wanted(const ForeignScanState *node, const query_state *state)
+count_wanted(const ForeignScanState *node, query_state *state)
 {
 	const uint64 limit = gstore_evaluate_limits(state->limits, node->ss.ps.ps_ExprContext);
 
+	state->wanted = limit;
+	if (has_lists(state))
+		return Min(Max(limit, GSTORE_LIST_ROWS), GSTORE_LIST_ROWS_MOST);
 	return limit > 0 ? limit : PG_UINT64_MAX;
 }
 
@@ -143,7 +155,8 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 									  .relation = state->relation,
 									  .view = state->views,
 									  .inner = state->inner,
-									  .inner_count = state->inner_count};
+									  .inner_count = state->inner_count,
+									  .continues = has_lists(state)};
 	if (!choose_rows(state, snapshot, state->views))
 	{
 		take_nothing(state);
@@ -151,14 +164,16 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 	}
 	if (state->query.order != NIL || state->query.having != NIL)
 		state->request.list_max = count_wanted(node, state);
-	if (has_rows(state))
+	else if (has_rows(state))
 		state->request.list_max = ROWS_FIRST;
 	if (!gstore_run_begin(&state->run, &state->request))
 		return false;
 	if (has_rows(state))
 		begin_late(state);
 	return state->query.order == NIL ||
-		gstore_run_sort(&state->run, gstore_query_entry_words(state->compiled));
+		gstore_run_sort(&state->run,
+						has_lists(state) ? state->run.words
+										 : gstore_query_entry_words(state->compiled));
 }
 
 static void
@@ -206,6 +221,40 @@ run_query(ForeignScanState *node, query_state *state)
 
 /* ---- rows */
 
+static void
+fail_to_go_on(const query_state *state)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+			 errmsg("a join on the GPU cannot go on: %s", state->run.why)));
+}
+
+/* A list of the joined rows behind the last one of the list before: now it is an error if it cannot be made. It has more rows, or as many, if there is no room for more. */
+static bool
+make_next_list(query_state *state)
+{
+	const uint64 before = state->request.list_max;
+	const Size	 words = (Size) state->run.words;
+
+	if (state->run.count == 0 || state->run.count < before)
+		return false;
+	CHECK_FOR_INTERRUPTS();
+	memcpy(state->after, state->run.records + (state->run.count - 1) * words, sizeof(int64) * words);
+	gstore_run_forget(&state->run);
+	state->request.after = state->after;
+	state->request.after_words = (int) words;
+	state->request.list_max = Min(before * GSTORE_LIST_ROWS_TIMES, GSTORE_LIST_ROWS_MOST);
+	if (!gstore_run_begin(&state->run, &state->request))
+	{
+		state->request.list_max = before;
+		if (!gstore_run_begin(&state->run, &state->request))
+			fail_to_go_on(state);
+	}
+	if (!gstore_run_sort(&state->run, state->run.words))
+		fail_to_go_on(state);
+	return true;
+}
+
 /* Joined rows of outer rows behind those whose have been returned: now it is an error if they cannot be made. */
 static bool
 go_on(query_state *state)
@@ -213,6 +262,8 @@ go_on(query_state *state)
 	MemoryContext old;
 	bool		  done;
 
+	if (has_lists(state))
+		return make_next_list(state);
 	if (state->run.next_row == 0)
 		return false;
 	CHECK_FOR_INTERRUPTS();
@@ -225,9 +276,7 @@ go_on(query_state *state)
 	done = gstore_run_begin(&state->run, &state->request);
 	MemoryContextSwitchTo(old);
 	if (!done)
-		ereport(ERROR,
-				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-				 errmsg("a join on the GPU cannot go on: %s", state->run.why)));
+		fail_to_go_on(state);
 	return true;
 }
 
@@ -286,7 +335,9 @@ next_local_row(ForeignScanState *node, TupleTableSlot *slot)
 static void
 fill_late(query_state *state, const uint64 *record, TupleTableSlot *slot)
 {
-	const uint64 count = Min(GSTORE_READER_ROWS, state->run.count - state->run.at);
+	const uint64 wanted = state->run.at < state->wanted ? state->wanted - state->run.at
+														: GSTORE_READER_ROWS;
+	const uint64 count = Min(Min(wanted, GSTORE_READER_ROWS), state->run.count - state->run.at);
 
 	if (state->run.at >= state->late_to)
 	{

@@ -201,7 +201,7 @@ emit_order(gstore_compiled *c, gstore_emitter *e)
 	}
 	c->entry_words = c->key_words + 1;
 	c->key_words = key_words;
-	return c->entry_words <= GQUERY_ENTRY_WORDS_MAX &&
+	return c->entry_words <= GQUERY_KEYS_MAX + 1 &&
 		gstore_emit(e, GQUERY_EMIT, (uint32) c->entry_words - 1, 0);
 }
 
@@ -301,6 +301,8 @@ bool
 gstore_emit_stages(gstore_compiled *c, gstore_emitter *e)
 {
 	c->stage_count = 0;
+	if (c->query.sink == GSTORE_SINK_FIRST_ROWS) /* its order is not one of groups */
+		return true;
 	return (c->distinct == NULL || emit_stage(c, e, emit_distinct)) &&
 		((c->query.order == NIL && c->query.having == NIL) || emit_stage(c, e, emit_ordered));
 }

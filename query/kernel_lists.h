@@ -1,10 +1,11 @@
-/* query/kernel_lists.h - marked rows and ordered lists: after the program, by whole warps; also by threads that have no active row. Device code.
+/* query/kernel_lists.h - marked rows and ordered lists: after the program, by whole warps; also by threads that have no active row; lists of joined rows before a thread's rows go on. Device code.
  *
- * Threads: all of a warp.
+ * Threads: all of a warp, but for emit_joined().
  */
 #ifndef GQUERY_KERNEL_LISTS_H
 #define GQUERY_KERNEL_LISTS_H
 
+#include "query/kernel_join.h"
 #include "query/kernel_machine.h"
 #include "query/kernel_values.h"
 #include "query/search.h"
@@ -44,19 +45,91 @@ GVM_DEVICE void mark_rows(uint32_t *words, const machine *m, uint64_t limit)
         words[first / 32 + gvm_lane()] = own;
 }
 
-/* Its place beside another entry: -1, 0, 1. */
-GVM_DEVICE int compare_entry(const machine *m, uint32_t keys, uint32_t r, const int64_t *other)
+#ifdef GQUERY_JOINED
+
+#define ENTRY_ROWS(list, keys) ((list)->words - (keys))
+
+GVM_DEVICE uint64_t entry_row(const gquery_list *list, const machine *m, uint32_t t, uint32_t r)
 {
-    uint32_t k;
+    return t == 0                         ? row_at(m, r)
+           : (list->tables >> t & 1) != 0 ? *joined_place(m, t - 1, r)
+                                          : ~0ull;
+}
+
+#else
+
+#define ENTRY_ROWS(list, keys) 1u
+
+GVM_DEVICE uint64_t entry_row(const gquery_list *list, const machine *m, uint32_t t, uint32_t r)
+{
+    (void)list;
+    (void)t;
+    return row_at(m, r);
+}
+
+#endif
+
+/* Its place beside another entry: -1, 0, 1. */
+GVM_DEVICE int compare_entry(const gquery_list *list, const machine *m, uint32_t keys, uint32_t r,
+                             const int64_t *other)
+{
+    uint32_t k, t;
+    int c;
 
     for (k = 0; k < keys; k++) {
-        const int c = compare_i64(*place(m, m->depth - keys + k, r), (uint64_t)other[k]);
-
+        c = compare_i64(*place(m, m->depth - keys + k, r), (uint64_t)other[k]);
         if (c != 0)
             return c;
     }
-    return compare_i64(row_at(m, r), (uint64_t)other[keys]);
+    for (c = 0, t = 0; t < ENTRY_ROWS(list, keys) && c == 0; t++)
+        c = compare_i64(entry_row(list, m, t, r), (uint64_t)other[keys + t]);
+    return c;
 }
+
+GVM_DEVICE int is_wanted(const gquery_list *list, const machine *m, uint32_t keys, uint32_t r)
+{
+    return !(list->bounded && compare_entry(list, m, keys, r, list->bound) > 0) &&
+           !(list->continued && compare_entry(list, m, keys, r, list->after) <= 0);
+}
+
+GVM_DEVICE void put_entry(const gquery_list *list, const machine *m, uint32_t keys, uint32_t r,
+                          uint64_t at)
+{
+    int64_t *entry = (int64_t *)(uintptr_t)list->entries + at * list->words;
+    uint32_t k, t;
+
+    if (at >= list->max)
+        return;
+    for (k = 0; k < keys; k++)
+        entry[k] = (int64_t)*place(m, m->depth - keys + k, r);
+    for (t = 0; t < ENTRY_ROWS(list, keys); t++)
+        entry[keys + t] = (int64_t)entry_row(list, m, t, r);
+}
+
+#ifdef GQUERY_JOINED
+
+/* Rows that have come to the program's end: they may go on once more. By a thread. */
+GVM_DEVICE void emit_joined(const gquery_scan *p, machine *m)
+{
+    gquery_list *list = (gquery_list *)(uintptr_t)p->list;
+    uint32_t r, rows = m->active;
+    uint64_t at;
+
+    if (list == 0 || rows == 0)
+        return;
+    store_top(m);
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(rows, r) && !is_wanted(list, m, p->keys, r))
+            rows &= ~(1u << r);
+    at = take_places(&list->count, rows);
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(rows, r))
+            put_entry(list, m, p->keys, r, at++);
+}
+
+#else
 
 /* Active rows whose entries belong to the list. The first key tells most of the others. */
 GVM_DEVICE uint32_t wanted_rows(const gquery_list *list, const machine *m, uint32_t keys)
@@ -74,23 +147,9 @@ GVM_DEVICE uint32_t wanted_rows(const gquery_list *list, const machine *m, uint3
     rows &= m->active;
     GVM_NO_UNROLL
     for (r = 0; rows >> r != 0; r++)
-        if (has(rows, r) && ((list->bounded && compare_entry(m, keys, r, list->bound) > 0) ||
-                             (list->continued && compare_entry(m, keys, r, list->after) <= 0)))
+        if (has(rows, r) && !is_wanted(list, m, keys, r))
             rows &= ~(1u << r);
     return rows;
-}
-
-GVM_DEVICE void put_entry(const gquery_list *list, const machine *m, uint32_t keys, uint32_t r,
-                          uint64_t at)
-{
-    int64_t *entry = (int64_t *)(uintptr_t)list->entries + at * list->words;
-    uint32_t k;
-
-    if (at >= list->max)
-        return;
-    for (k = 0; k < keys; k++)
-        entry[k] = (int64_t)*place(m, m->depth - keys + k, r);
-    entry[keys] = (int64_t)(row_at(m, r));
 }
 
 GVM_DEVICE void emit_rows(gquery_list *list, const machine *m, uint32_t keys)
@@ -114,4 +173,5 @@ GVM_DEVICE void emit_rows(gquery_list *list, const machine *m, uint32_t keys)
             put_entry(list, m, keys, r, at++);
 }
 
+#endif
 #endif

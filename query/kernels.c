@@ -623,7 +623,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_IF: begin_if(m); break;
     case GQUERY_ELSE: begin_else(m); break;
     case GQUERY_END: end_if(m); break;
-    case GQUERY_MARK: /* by whole warps, after the program */
+    case GQUERY_MARK: /* after the program */
     case GQUERY_EMIT: break;
     case GQUERY_GROUP: group(p, m, i.a); break;
     case GQUERY_AGGREGATE: aggregate_rows(p, m, i.a, i.b); break;
@@ -713,8 +713,12 @@ GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
         run_test(p, m, &p->tests.each[t]);
     run_code(p, m, p->tests.end);
 #ifdef GQUERY_JOINED
-    for (t = 1; (m->more | m->search) != 0 && !is_full(p) && !is_halted(p, m, t); t++)
+    for (t = 1;; t++) {
+        emit_joined(p, m);
+        if ((m->more | m->search) == 0 || is_full(p) || is_halted(p, m, t))
+            break;
         run_code(p, m, m->search != 0 ? continue_search(p, m) : take_next_matches(p, m));
+    }
 #endif
 }
 
@@ -821,8 +825,10 @@ GVM_KERNEL_BOUNDED(QUERY_SCAN, gquery_scan, p, GQUERY_THREADS, 4)
         run_program(&p, &m);
         if (p.marked != 0)
             mark_rows((uint32_t *)(uintptr_t)p.marked, &m, p.limit);
+#ifndef GQUERY_JOINED
         if (p.list != 0)
             emit_rows((gquery_list *)(uintptr_t)p.list, &m, p.keys);
+#endif
     }
     if (p.state_words > 0 && p.groups == 0)
         add_to_block(&p, &m);

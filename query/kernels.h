@@ -116,7 +116,7 @@ typedef struct gquery_scan {
     uint64_t partial;
     uint64_t groups;
     uint64_t marked; /* of GQUERY_MARK: the bitmap, row 0 at its beginning; `first` is a multiple of 32 */
-    uint64_t list; /* of GQUERY_EMIT: gquery_list, its words `keys` + 1: the keys and the row; otherwise 0, as `marked` */
+    uint64_t list; /* of GQUERY_EMIT: gquery_list, its words `keys` + 1 + joins: the keys and the rows; otherwise 0, as `marked` */
     uint64_t error; /* uint32_t, gquery_error; 0 before the first launch */
     uint32_t depth; /* gquery_shape.depth + joins */
     uint32_t state_words, keys;

@@ -8,6 +8,8 @@
  * set back to what it was before the slice, which is done again with that bound and at most half of the rows. A slice of GQUERY_SLICE_LEAST
  * rows always has room, so each one is over after a few turns.
  *
+ * Of joined rows an entry has the rows of all tables. One row may have more matches than the list has room for: then, too, the bound that those with room have given leaves fewer the next time.
+ *
  * Of rows in random order k / r are beneath a bound that r rows have given. The next slice is expected to have as many times more as the latest one
  * had: so rows in the opposite order of the list go through in slices that fit. But the bound that a slice with too many rows has given may leave
  * none of its first rows and all of the next ones: after it slices grow slowly at first. So the rows that are done again are about as many as the others.
@@ -16,10 +18,12 @@
 
 #define ROOM_LEAST \
     UINT64_C(32768) /* for entries of a slice, where there is memory for that; half is made use of */
+#define ENTRIES_MOST (UINT64_C(1) << 60)
 #define GROWTH_MOST 64 /* a slice is so many times as large as the one before, at most */
 
 typedef struct list {
     uint64_t k, max;
+    uint64_t entries; /* that there may be, at most */
     uint32_t words;
     uint64_t tail;  /* rows at the table's end that come first */
     uint64_t count; /* entries before the slice */
@@ -31,13 +35,13 @@ typedef struct list {
 
 static bool take_list(gquery_query *q, list *l)
 {
-    const uint64_t rows = q->rows, bytes = l->words * sizeof(int64_t);
+    const uint64_t bytes = l->words * sizeof(int64_t), others = l->entries - l->k;
     const uint64_t kept = gquery_scratch_size(l->k * bytes), left = gquery_room(q);
     const uint64_t most = left > kept ? gquery_scratch_fitting(left - kept) / bytes : 0;
-    const uint64_t least = rows - l->k < GQUERY_SLICE_LEAST ? rows : l->k + GQUERY_SLICE_LEAST;
+    const uint64_t least = l->k + (others < GQUERY_SLICE_LEAST ? others : GQUERY_SLICE_LEAST);
     const uint64_t room = 8 * l->k > ROOM_LEAST ? 8 * l->k : ROOM_LEAST;
 
-    l->max = rows - l->k < room ? rows : l->k + room;
+    l->max = l->k + (others < room ? others : room);
     if (l->max > most)
         l->max = most > least ? most : least;
     return gquery_take_block(q, l->max * bytes, &q->list) &&
@@ -49,8 +53,11 @@ static bool send_first(gquery_query *q, const list *l)
     const gquery_window *w = &q->c->query;
     gquery_control c = {.error = 0};
 
-    c.appended = (gquery_list){
-        .entries = q->list.address, .max = l->max, .words = l->words, .continued = w->continued != 0};
+    c.appended = (gquery_list){.entries = q->list.address,
+                               .max = l->max,
+                               .words = l->words,
+                               .continued = w->continued != 0,
+                               .tables = q->shape.loadable};
     for (uint32_t i = 0; i < l->words; i++)
         c.appended.after[i] = w->after[i];
     c.kept = c.appended;
@@ -86,7 +93,7 @@ static bool launch_select(gquery_query *q, const list *l)
     const uint64_t control = q->lane->device + GQUERY_CONTROL_AT;
     const gquery_select select = {.from = control + offsetof(gquery_control, appended),
                                   .to = control + offsetof(gquery_control, kept),
-                                  .k = l->k < q->rows ? l->k : UINT64_MAX}; /* all of them */
+                                  .k = l->k < l->entries ? l->k : UINT64_MAX}; /* all of them */
 
     return gquery_launch(q, q->device->select, 1, q->device->select_threads, 0, &select) &&
            gquery_launch(q, q->device->keep, gquery_count_blocks(q, l->max), q->device->threads, 0,
@@ -230,18 +237,28 @@ static bool write_list(gquery_query *q, const list *l)
     return gquery_write_block(q, &q->kept, l->count, l->words, false);
 }
 
+/* A row may have several matches. */
+static uint64_t count_entries(const gquery_query *q)
+{
+    const double most = (double)q->rows * q->matches_most;
+
+    if (q->shape.joins == 0)
+        return q->rows;
+    return most < (double)ENTRIES_MOST ? (uint64_t)most : ENTRIES_MOST;
+}
+
 bool gquery_run_list(gquery_query *q)
 {
     const gquery_window *w = &q->c->query;
-    const uint64_t rows = q->rows;
-    list l = {.k = w->list_max < rows ? w->list_max : rows,
-              .words = q->shape.keys + 1,
+    list l = {.entries = count_entries(q),
+              .words = q->shape.keys + 1 + q->shape.joins,
               .excess = 1,
               .growth = GROWTH_MOST};
 
+    l.k = w->list_max < l.entries ? w->list_max : l.entries;
     if (!check_list(q))
         return false;
-    if (rows == 0)
+    if (l.entries == 0)
         return write_list(q, &l);
     if (!take_list(q, &l))
         return false;

@@ -380,8 +380,6 @@ static bool check_emit(checker *c, uint32_t keys)
         return refuse(c, "EMIT of %u values, not 1 to %d", (unsigned)keys, GQUERY_KEYS_MAX);
     c->shape.emitted = true;
     c->shape.keys = keys;
-    if (c->shape.joins > 0)
-        return refuse(c, "EMIT of joined rows");
     return check_last(c, "EMIT") && move(c, keys, 0);
 }
 

@@ -139,7 +139,7 @@ typedef enum gquery_op {
     /* What becomes of rows; after all of GQUERY_FILTER, not inside of GQUERY_IF but for GQUERY_AGGREGATE. A program has groups and aggregates, or one of
      * GQUERY_MARK, GQUERY_EMIT and GQUERY_APPEND, as its last instruction. */
     GQUERY_MARK, /* the row's bit in a bitmap becomes 1: bit r % 8 of byte r / 8; those of other rows become 0 */
-    GQUERY_EMIT, /* takes `a` values, at least one, none of them NULL: keys by which the row has its place in an ordered list (query/search.h) */
+    GQUERY_EMIT, /* takes `a` values, at least one, none of them NULL: keys by which the row, or the joined row, has its place in an ordered list (query/search.h) */
     GQUERY_GROUP, /* takes `a` values, which are the group's keys: equal bits, or both NULL. At most once, not inside of GQUERY_IF. Without it all rows are one group */
     GQUERY_AGGREGATE, /* into the words from `a` on of the group's state, as b, gquery_aggregate, says; takes the value, if there is one */
     /* takes two: are they one of `b` pairs of words from values[a] on, which ascend, the first word of a pair before the second? NULL if one of them is */
@@ -151,7 +151,7 @@ typedef enum gquery_op {
     /* Joins. Rows of table `a` that have these `b` values as their keys; `value`: gquery_join. The values are all that is on the stack, and are taken; with
      * one of them NULL there is no such row. Where several match, the row goes on once for each, or, of GQUERY_JOIN_SEMI, once. Tables come in the
      * order of their numbers, from 1 on; before GQUERY_GROUP and GQUERY_AGGREGATE, not inside of GQUERY_IF. A program that ends in GQUERY_MARK has GQUERY_JOIN_SEMI and GQUERY_JOIN_ANTI alone, one
-     * that ends in GQUERY_EMIT or GQUERY_BUILD has none. */
+     * that ends in GQUERY_BUILD has none. */
     GQUERY_PROBE,
     GQUERY_BUILD, /* the last instruction: takes `a` values. The row goes into a hash table by them, unless one is NULL */
     GQUERY_APPEND, /* the last instruction, after joins: the numbers of the rows of all tables go behind those of others, in any order */

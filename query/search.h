@@ -6,7 +6,7 @@
 
 #define GQUERY_SEARCH_SHARED_BYTES \
     32768u /* a query of at most so many bytes is kept in shared memory */
-#define GQUERY_ENTRY_WORDS_MAX (GQUERY_KEYS_MAX + 1)
+#define GQUERY_ENTRY_WORDS_MAX (GQUERY_KEYS_MAX + GQUERY_TABLES_MAX)
 
 /* What the elements of a column of fixed length are, and what they are summed as. */
 typedef enum gquery_elements {
@@ -55,7 +55,7 @@ static inline uint32_t gquery_lanes(uint32_t stride, bool software)
     return lanes;
 }
 
-/* A list of entries, each of `words` int64_t: keys, then a row. They are in the order of these numbers, the first one first; no two are equal. */
+/* A list of entries, each of `words` int64_t: keys, then a row, or, of joined rows, one of each table; -1: none. They are in the order of these numbers, the first one first; no two are equal. */
 typedef struct gquery_list {
     uint64_t entries;
     uint64_t count; /* may exceed max: what is beyond was left out */
@@ -64,6 +64,7 @@ typedef struct gquery_list {
     int64_t after[GQUERY_ENTRY_WORDS_MAX]; /* nor those that are not above this one: of an earlier part of the list */
     uint32_t words;
     uint32_t bounded, continued; /* there is a bound; there is an `after` */
+    uint32_t tables; /* of joined rows, a bit for each: those whose rows entries have; of others -1 */
 } gquery_list;
 
 /* query_select, one block: the bound of the list becomes its entry number `k`, counted from 1 in their order; unless it has fewer: then

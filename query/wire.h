@@ -120,7 +120,7 @@ typedef struct gquery_window {
     uint64_t first_row, slice_rows;
     uint32_t text_count;
     gquery_wanted_text texts[GQUERY_KEYS_MAX];
-    /* Results, of which those of GQUERY_APPEND over a batch begin with the number of its row. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries, in any order; where these are of groups,
+    /* Results, of which those of GQUERY_APPEND over a batch begin with the number of its row. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries (query/search.h), in any order; where these are of groups,
      * each with its group's words behind it. Of GQUERY_MARK the bitmap, 64 rows a record, or, if `gathered`, a record of query/gather.h's query_gather for each row that passes, ascending. With `nearest` entries
      * of 2 words, the distance by GQUERY_ORDER_KEY and the row, in any order: as many of each query, in the order of these; a row of -1 is none. Of GQUERY_APPEND a record for
      * each joined row, in any order: which of the columns are NULL (bit i: column i), their values. */

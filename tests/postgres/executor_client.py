@@ -64,7 +64,7 @@ WantedText = layout("WantedText", key=U32, column=U32)
 Window = layout(
     "Window", magic=U32, version=U32, used=U64, begun=U32, role=U32, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], batched=U32, batch=Span, program=Program,
     builds=Span * (N["GQUERY_TABLES_MAX"] - 1), distance_count=U32,
-    distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
+    distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + N["GQUERY_TABLES_MAX"]),
     gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"], stage_count=U32, stages=Span * N["GQUERY_STAGES_MAX"],
     first_row=U64, slice_rows=U64, text_count=U32, texts=WantedText * N["GQUERY_KEYS_MAX"],
     record_count=U64, text_words=U32 * N["GQUERY_KEYS_MAX"], record_words=U32, more=U32, gathered=U32, records=Span, next_row=U64, next_slice_rows=U64, cost=Cost,

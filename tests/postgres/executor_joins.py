@@ -14,7 +14,7 @@ import time
 
 sys.dont_write_bytecode = True
 from cases import group, main  # noqa: E402
-from executor_client import COUNT, ID, K, PLANNED, Client, Column, N, Program, Span, aggregate, descriptors, executor_pid, executor_pids, expect_verb, fill, fill_hashes, op, stopped, wait_until, write_inner, write_program  # noqa: E402
+from executor_client import COUNT, ID, K, N, PLANNED, Client, Column, Program, Span, aggregate, block, descriptors, executor_pid, executor_pids, expect_verb, fill, fill_hashes, op, signed, stopped, wait_until, write_inner, write_program  # noqa: E402
 from private import Failed, SqlError, expect  # noqa: E402
 
 # The outer table is `fact`, whatever costs less.
@@ -204,6 +204,21 @@ def all_runs(client, token, rows, **more):
             return sorted(found), runs
 
 
+def list_scratch(entries, words):
+    """For a list, with room for 4096 more entries, which is the least."""
+    return block((entries + 4096) * 8 * words) + block(entries * 8 * words)
+
+
+def first_rows(client, token, rows, code, entries, scratch=1 << 30, after=None, kind="GQUERY_JOIN_INNER"):
+    """Of the same join, whose columns 0 and 1 are the outer table's, 2 the inner one's: the first entries of keys that code leaves, in their order."""
+    program = [op("LOAD", 0), op("PROBE", 1, 1, N[kind]), *code]
+    client.write(token, rows, (program, 0), columns=(K, ID, ID), scratch=scratch, entries=entries, after=after)
+    client.window.program.columns[2].table = 1
+    write_inner(client, token, rows, K)
+    reply = client.ask()
+    return sorted(tuple(signed(word) for word in entry) for entry in client.finish(reply)) if reply.verb == N["GQUERY_DONE"] else reply
+
+
 @group()
 class Rows:
     ROWS = 4000  # k is id % 1000, so that a key has four; those with 0 have NULL
@@ -237,6 +252,45 @@ class Rows:
             client.window.gather_count, client.window.gather[0], client.window.program.column_count = 1, row | 1, 2
             found = client.finish(client.ask())
             expect((found.count((1, 0)), len(found)), (self.ROWS // 1000, len(wanted) + self.ROWS // 1000), "rows without a match")
+
+    def first_rows_in_an_order_are_the_same_whatever_room_a_list_has(self, server):
+        token = fill(server, self.ROWS)
+        pairs = [(i, j) for _, _, i, j in self._expected()]
+        orders = (
+            ([op("LOAD", 2), op("EMIT", 1)], sorted((j, i - 1, j - 1) for i, j in pairs)),
+            ([op("LOAD", 1), op("INVERT"), op("LOAD", 2), op("EMIT", 2)], sorted((~i, j, i - 1, j - 1) for i, j in pairs)),
+            ([op("CONSTANT"), op("EMIT", 1)], sorted((0, i - 1, j - 1) for i, j in pairs)),
+        )
+        with Client(server) as client:
+            for code, wanted in orders:
+                for entries in (1, 64, 3000, len(pairs), 100000):
+                    for scratch in (1 << 30, list_scratch(entries, len(wanted[0]))):
+                        found = first_rows(client, token, self.ROWS, code, entries, scratch)
+                        expect(found == wanted[:entries], True, f"{entries} entries with {scratch} bytes")
+                # List by list, each behind the last entry of the one before.
+                found, after = [], None
+                while after is None or len(part) == 1777:
+                    part = first_rows(client, token, self.ROWS, code, 1777, after=after)
+                    found, after = found + part, part[-1]
+                expect(found == wanted, True, "all entries")
+                expect_verb(first_rows(client, token, self.ROWS, code, 3000, list_scratch(3000, len(wanted[0])) - 1), "NO_ROOM", "53200")
+            # Of a semi-join each outer row is there once, and without an inner one; of a left join those without a match are.
+            found = first_rows(client, token, self.ROWS, [op("LOAD", 1), op("EMIT", 1)], 100000, kind="GQUERY_JOIN_SEMI")
+            expect(found == sorted((i, i - 1, -1) for i in {i for i, _ in pairs}), True, "entries of a semi-join")
+            found = first_rows(client, token, self.ROWS, [op("LOAD", 1), op("EMIT", 1)], 100000, kind="GQUERY_JOIN_LEFT")
+            alone = [(i, i - 1, -1) for i in range(1000, self.ROWS + 1, 1000)]
+            expect(found == sorted([(i, i - 1, j - 1) for i, j in pairs] + alone), True, "entries of a left join")
+
+    def first_rows_of_one_row_with_very_many_matches_need_no_room_for_all(self, server):
+        server.sql("DROP FOREIGN TABLE IF EXISTS one; CREATE FOREIGN TABLE one (id int, k bigint) SERVER gstore_fdw; INSERT INTO one SELECT i, CASE WHEN i <= 30000 THEN 0 ELSE i END FROM generate_series(1, 30100) i")
+        token = server.sql("SELECT gstore_export('one')")
+        of_last = [op("LOAD", 1), op("CONSTANT", value=29999), op("GE", b="GQUERY_ORDER_I64"), op("FILTER")]
+        pairs = [(i, j) for i in (29999, 30000) for j in range(1, 30001)] + [(i, i) for i in range(30001, 30101)]
+        with Client(server) as client:
+            for keys, wanted in (([op("LOAD", 2), op("EMIT", 1)], sorted((j, i - 1, j - 1) for i, j in pairs)), ([op("LOAD", 2), op("INVERT"), op("EMIT", 1)], sorted((~j, i - 1, j - 1) for i, j in pairs))):
+                for entries in (1, 500, 20000):
+                    found = first_rows(client, token, 30100, [*of_last, *keys], entries, list_scratch(entries, 3))
+                    expect(found == wanted[:entries], True, f"{entries} entries")
 
     def errors_of_all_rows_come_before_the_first_results(self, server):
         token, wanted = fill(server, self.ROWS), self._expected()
@@ -464,6 +518,7 @@ class Lies:
                 lambda w: setattr(w.program.columns[2], "table", 2),
                 lambda w: setattr(w.program.columns[2], "table", 2**32 - 1),
                 lambda w: setattr(w.program.code[1], "value", N["GQUERY_JOIN_SEMI"]),  # it has no columns then
+                lambda w: setattr(w.program.code[2], "op", N["GQUERY_EMIT"]),  # of no value
                 lambda w: setattr(w.program.code[2], "a", w.program.code[1].a) or setattr(w.program, "code_count", 4),
             ):
                 write_rows(client, token, self.ROWS)

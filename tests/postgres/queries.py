@@ -48,8 +48,8 @@ TEXTS = {"note": "text", "name": "varchar(12)", "tag": 'text COLLATE "C"', "code
 OTHERS = (*TEXTS, "v", "w")  # columns of types that the GPU does not compute with
 LETTERS = "aab b\u00e9\u20ac%_"
 DISTANCES = ("<->", "<#>", "<+>")
-# Of the inner tables of joins, which are named as the table, with the number at the end; in 1 keys are unique.
-INNER = {"jk": "integer", "jk2": "smallint", "jv": "bigint", "jf": "float8", "jd": "date", "jb": "bool", "jt": "text"}
+# Of the inner tables of joins, which are named as the table, with the number at the end; in 1 keys are unique, and ji is in all.
+INNER = {"jk": "integer", "jk2": "smallint", "jv": "bigint", "jf": "float8", "jd": "date", "jb": "bool", "jt": "text", "ji": "integer"}
 INNER_ROWS = {1: 14, 2: 60}
 FAMILIES = {"smallint": "integers", "integer": "integers", "bigint": "integers", "real": "floats", "float8": "floats",
             "numeric(9,2)": "decimals", "numeric(18,4)": "decimals", "numeric(30,3)": "decimals", "numeric(4,1)": "decimals"}
@@ -430,8 +430,16 @@ class Query:
         wanted = ["id"] + rng.sample([*COLUMNS, *OTHERS], rng.randint(0, 4)) + rng.sample(names, min(len(names), rng.randint(1, 4)))
         if rng.random() < 0.2:
             wanted.append(self.expression(self.kind(), 1))
-        limit = f" ORDER BY {', '.join(str(i + 1) for i in range(len(wanted)))} LIMIT {rng.choice((1, 20, 900))}" if rng.random() < 0.2 else ""
-        return f"SELECT {', '.join(wanted)}{source}{limit}"
+        return f"SELECT {', '.join(wanted)}{source}{self.first_joined(names) if rng.random() < 0.4 else ''}"
+
+    def first_joined(self, names):
+        """In a total order."""
+        rng = self.rng
+        keys = [*rng.sample([*COLUMNS, *names, "k + i4_s"], rng.choice((0, 1, 1, 1, 2))), "id", *(name for name in names if name.endswith("ji"))]
+        if rng.random() < 0.2:
+            rng.shuffle(keys)
+        keys = [key + rng.choice(("", "", " DESC", " NULLS FIRST", " DESC NULLS LAST")) for key in keys]
+        return f" ORDER BY {', '.join(keys)} LIMIT {rng.choice((1, 5, 64, 65, 500, rng.randint(1, 4000), '(SELECT 700)'))}" + (f" OFFSET {rng.choice((1, 70, 900))}" if rng.random() < 0.3 else "")
 
     def groups(self):
         rng = self.rng
@@ -517,7 +525,7 @@ def make_inner(connection, rng):
             CREATE FOREIGN TABLE {names[3]} ({columns}) SERVER gstore_fdw""")
         for row in range(rng.choice((rows, rows, rows, 0))):
             key = row - 2 if number == 1 else rng.choice(("NULL", rng.randint(-3, 12)))
-            run(connection, f"INSERT INTO {names[0]} VALUES ({key}, {rng.choice(('NULL', rng.randrange(200)))}, {rng.randint(-9, 9)}, {rng.randint(-64, 64) / 8}, {values.literal('date')}, {rng.choice(('true', 'false', 'NULL'))}, {values.of_text('tag')})")
+            run(connection, f"INSERT INTO {names[0]} VALUES ({key}, {rng.choice(('NULL', rng.randrange(200)))}, {rng.randint(-9, 9)}, {rng.randint(-64, 64) / 8}, {values.literal('date')}, {rng.choice(('true', 'false', 'NULL'))}, {values.of_text('tag')}, {row})")
         for table in names[1:]:
             run(connection, f"INSERT INTO {table} SELECT * FROM {names[0]}")
         for table in names:

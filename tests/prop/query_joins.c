@@ -5,7 +5,7 @@
  * Goal: hash tables that query_join builds have each row once, and a program with joins of any kinds gives what nested loops over the same tables
  * give: rows multiply, are missing or stay, as the kinds say, with conditions before and behind each join. Method: tables of small integers, many of
  * them equal or NULL, some rows deleted; one to eight joins by one or two keys of any table before; groups with their counts, sums and least values,
- * marks, or the rows' numbers. Hash tables have few free slots, so that probes go far and around the end. Case i of a seed is case 0 of the seed + i.
+ * marks, the rows' numbers, or an ordered list. Hash tables have few free slots, so that probes go far and around the end. Case i of a seed is case 0 of the seed + i.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,10 +16,12 @@
 #include "base/address.h"
 #include "driver/driver.h"
 #include "query/kernels.h"
+#include "query/search.h"
 #include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tap.h"
+#include "tests/prop/query_join_checks.h"
 
 #define CASES 1500u
 #define COLUMNS 4u /* of a table */
@@ -78,15 +80,16 @@ static join joins[GQUERY_JOINS_MAX];
 static uint32_t join_count, key_count;
 static place keys[KEYS_MAX], value;
 static condition first;
-static bool is_marked, is_appended;
+static bool is_marked, is_appended, is_listed;
 static group expected[GROUPS_MAX];
 static uint32_t expected_count, matches;
 static bool marked[ROWS_MAX];
 static uint32_t row[GQUERY_TABLES_MAX];                    /* of each table, or GQUERY_NO_ROW */
 static uint64_t appended[APPENDED_MAX][GQUERY_TABLES_MAX]; /* the same of all rows */
+static int64_t listed[APPENDED_MAX][KEYS_MAX];             /* and their keys */
 
 static uint64_t state, seed, kinds_run[GQUERY_JOIN_KINDS], pairs_run[GQUERY_JOIN_KINDS], multiplied,
-    marks_run, appends_run, long_chains, chained;
+    marks_run, appends_run, lists_run, long_chains, chained;
 static char problem[256];
 
 #define WRONG(...) (snprintf(problem, sizeof problem, __VA_ARGS__), false)
@@ -130,6 +133,8 @@ static void append_row(void)
 {
     for (uint32_t t = 0; t <= join_count && matches < APPENDED_MAX; t++)
         appended[matches][t] = row[t] == GQUERY_NO_ROW ? UINT64_MAX : row[t];
+    for (uint32_t k = 0; k < key_count && matches < APPENDED_MAX; k++)
+        listed[matches][k] = value_of(keys[k]);
 }
 
 static void add_row(void)
@@ -272,13 +277,16 @@ static void draw_case(void)
     join_count = draw(6) == 0 ? 1 + (uint32_t)draw(GQUERY_JOINS_MAX) : 1 + (uint32_t)draw(3);
     is_marked = draw(8) == 0;
     is_appended = !is_marked && draw(4) == 0;
+    is_listed = !is_marked && !is_appended && draw(4) == 0;
     draw_table(&tables[0], ROWS_MAX);
     for (uint32_t t = 1; t <= join_count; t++) {
         draw_table(&tables[t], join_count > 3 ? 8 : 60);
         draw_join(t);
     }
     first = draw_condition(1);
-    key_count = is_marked || is_appended ? 0 : (uint32_t)draw(KEYS_MAX + 1ull);
+    key_count = is_marked || is_appended ? 0
+                : is_listed              ? 1 + (uint32_t)draw(KEYS_MAX)
+                                         : (uint32_t)draw(KEYS_MAX + 1ull);
     for (uint32_t k = 0; k < KEYS_MAX; k++)
         keys[k] = draw_place(join_count + 1);
     value = draw_place(join_count + 1);
@@ -333,6 +341,21 @@ static void emit_build(gquery_program *p, uint32_t t)
     emit(p, GQUERY_BUILD, j->key_count, 0, 0);
 }
 
+/* A list has no NULLs. */
+static void emit_list(gquery_program *p)
+{
+    for (uint32_t k = 0; k < key_count; k++) {
+        emit_load(p, keys[k], 0);
+        emit(p, GQUERY_COPY, 0, 0, 0);
+        emit(p, GQUERY_IS_NULL, 0, 0, 0);
+        emit(p, GQUERY_IF, 0, 0, 0);
+        emit(p, GQUERY_CONSTANT, 0, 0, 0);
+        emit(p, GQUERY_REPLACE, 0, 0, 0);
+        emit(p, GQUERY_END, 0, 0, 0);
+    }
+    emit(p, GQUERY_EMIT, key_count, 0, 0);
+}
+
 static void emit_whole(gquery_program *p)
 {
     memset(p, 0, sizeof *p);
@@ -352,6 +375,10 @@ static void emit_whole(gquery_program *p)
     }
     if (is_marked || is_appended) {
         emit(p, is_marked ? GQUERY_MARK : GQUERY_APPEND, 0, 0, 0);
+        return;
+    }
+    if (is_listed) {
+        emit_list(p);
         return;
     }
     for (uint32_t k = 0; k < key_count; k++)
@@ -687,6 +714,76 @@ static bool check_appended(gquery_scan *scan)
            check_appended_to(scan, wanted, draw(matches + 1ull), draw(matches + 1ull));
 }
 
+/* ---- lists: keys, then the rows of all tables; of those that are not loaded -1 */
+
+static int compare_entries(const void *left, const void *right)
+{
+    const int64_t *l = left, *r = right;
+
+    for (uint32_t w = 0; w < key_count + 1 + join_count; w++)
+        if (l[w] != r[w])
+            return l[w] < r[w] ? -1 : 1;
+    return 0;
+}
+
+static void pack_entries(int64_t *to)
+{
+    int64_t *entry = to;
+
+    for (uint32_t i = 0; i < matches; i++) {
+        for (uint32_t k = 0; k < key_count; k++)
+            *entry++ = listed[i][k];
+        for (uint32_t t = 0; t <= join_count; t++)
+            *entry++ = has_columns(t) ? (int64_t)appended[i][t] : -1;
+    }
+    qsort(to, matches, (key_count + 1ull + join_count) * 8, compare_entries);
+}
+
+/* Those behind one of the expected entries, up to another one, as far as there is room. */
+static bool check_list(gquery_scan *scan, uint32_t loadable)
+{
+    static int64_t wanted[APPENDED_MAX * GQUERY_ENTRY_WORDS_MAX],
+        found[(APPENDED_MAX + 1) * GQUERY_ENTRY_WORDS_MAX];
+    const uint64_t words = key_count + 1 + join_count;
+    gquery_list list = {.words = (uint32_t)words, .tables = loadable};
+    uint64_t first_wanted = 0, limit = matches, count, at = 0;
+
+    if (matches >= APPENDED_MAX)
+        return true;
+    pack_entries(wanted);
+    list.continued = matches > 0 && draw(2) == 0;
+    list.bounded = matches > 0 && draw(2) == 0;
+    if (list.continued)
+        first_wanted = 1 + draw(matches);
+    if (list.bounded)
+        limit = 1 + draw(matches);
+    memcpy(list.after, wanted + (first_wanted > 0 ? first_wanted - 1 : 0) * words, words * 8);
+    memcpy(list.bound, wanted + (limit > 0 ? limit - 1 : 0) * words, words * 8);
+    count = limit > first_wanted ? limit - first_wanted : 0;
+    list.max = draw(2) == 0 ? count : draw(count + 1);
+    list.entries = put(NULL, (list.max + 1) * words * 8);
+    scan->list = put(&list, sizeof list);
+    launch_scan(scan, 1 + (uint32_t)draw(4));
+    take(&list, scan->list, sizeof list);
+    take(found, list.entries, (list.max + 1) * words * 8);
+    if (list.count != count)
+        return WRONG("%llu entries and not %llu", (unsigned long long)list.count,
+                     (unsigned long long)count);
+    for (uint64_t w = 0; w < words; w++)
+        if (found[list.max * words + w] != 0)
+            return WRONG("entries behind the room for %llu", (unsigned long long)list.max);
+    qsort(found, list.max, words * 8, compare_entries);
+    for (uint64_t i = 0; i < list.max; i++, at++) {
+        while (at < count &&
+               compare_entries(wanted + (first_wanted + at) * words, found + i * words) != 0)
+            at++;
+        if (at == count)
+            return WRONG("an entry is none of the expected ones, or twice there");
+    }
+    lists_run += count > 0;
+    return true;
+}
+
 /* ---- cases */
 
 static void count_case(void)
@@ -730,6 +827,7 @@ static bool run_case(uint64_t number)
     count_case();
     return is_marked       ? check_marks(&scan)
            : is_appended   ? check_appended(&scan)
+           : is_listed     ? check_list(&scan, shape.loadable)
            : key_count > 0 ? check_groups(&scan)
                            : check_state(&scan);
 }
@@ -742,154 +840,15 @@ static bool run_cases(uint64_t count)
                    (unsigned long long)(seed + i), join_count, tables[0].rows, problem);
             return false;
         }
-    printf("# joins: %llu inner, %llu left, %llu semi, %llu anti (%llu, %llu, %llu with a condition); %llu cases with more rows than the table, %llu bitmaps, %llu lists, %llu long chains of joins, "
+    printf("# joins: %llu inner, %llu left, %llu semi, %llu anti (%llu, %llu, %llu with a condition); %llu cases with more rows than the table, %llu bitmaps, %llu with appended rows, %llu lists, %llu long chains of joins, "
            "%llu hash tables with chains\n",
            (unsigned long long)kinds_run[0], (unsigned long long)kinds_run[1],
            (unsigned long long)kinds_run[2], (unsigned long long)kinds_run[3],
            (unsigned long long)pairs_run[1], (unsigned long long)pairs_run[2],
            (unsigned long long)pairs_run[3], (unsigned long long)multiplied,
            (unsigned long long)marks_run, (unsigned long long)appends_run,
-           (unsigned long long)long_chains, (unsigned long long)chained);
-    return true;
-}
-
-/* ---- what is refused */
-
-#define VALUE \
-    { \
-        GQUERY_CONSTANT, 0, 0, 0 \
-    }
-#define PROBE(t, n, kind) \
-    { \
-        GQUERY_PROBE, n, t, kind \
-    }
-#define MATCH(t, kind) \
-    { \
-        GQUERY_MATCH, 0, t, kind \
-    }
-#define LEFT_IF (GQUERY_JOIN_CONDITION + GQUERY_JOIN_LEFT)
-#define SEMI_IF (GQUERY_JOIN_CONDITION + GQUERY_JOIN_SEMI)
-#define COUNT \
-    { \
-        GQUERY_AGGREGATE, GQUERY_COUNT_ROWS, 0, 0 \
-    }
-#define LOAD \
-    { \
-        GQUERY_LOAD, 0, 0, 0 \
-    } /* of table 1 */
-#define LOAD_NUMBER \
-    { \
-        GQUERY_LOAD, 0, 1, 0 \
-    } /* of a text of table 0 */
-
-static const struct check_case {
-    const char *what;
-    bool is_accepted;
-    gquery_instruction code[12];
-} check_cases[] = {
-    {"a join", true, {VALUE, PROBE(1, 1, 0), COUNT}},
-    {"a join of another table", false, {VALUE, PROBE(2, 1, 0), COUNT}},
-    {"the same table twice", false, {VALUE, PROBE(1, 1, 0), VALUE, PROBE(1, 1, 0), COUNT}},
-    {"two tables", true, {VALUE, PROBE(1, 1, 0), VALUE, PROBE(2, 1, 0), COUNT}},
-    {"no key", false, {PROBE(1, 0, 0), COUNT}},
-    {"too few keys", false, {VALUE, PROBE(1, 2, 0), COUNT}},
-    {"something below the keys", false, {VALUE, VALUE, PROBE(1, 1, 0), COUNT}},
-    {"a kind that there is not", false, {VALUE, PROBE(1, 1, GQUERY_JOIN_KINDS), COUNT}},
-    {"a column before its join", false, {LOAD, PROBE(1, 1, 0), COUNT}},
-    {"a column after its join",
-     true,
-     {VALUE, PROBE(1, 1, GQUERY_JOIN_LEFT), LOAD, {GQUERY_AGGREGATE, GQUERY_COUNT, 0, 0}}},
-    {"a column of a semi-join",
-     false,
-     {VALUE, PROBE(1, 1, GQUERY_JOIN_SEMI), LOAD, {GQUERY_AGGREGATE, GQUERY_COUNT, 0, 0}}},
-    {"a column of an anti-join",
-     false,
-     {VALUE, PROBE(1, 1, GQUERY_JOIN_ANTI), LOAD, {GQUERY_AGGREGATE, GQUERY_COUNT, 0, 0}}},
-    {"a join after an aggregate", false, {COUNT, VALUE, PROBE(1, 1, 0)}},
-    {"a join within IF",
-     false,
-     {VALUE, {GQUERY_IF, 0, 0, 0}, VALUE, PROBE(1, 1, 0), {GQUERY_END, 0, 0, 0}, COUNT}},
-    {"marks of a semi-join", true, {VALUE, PROBE(1, 1, GQUERY_JOIN_SEMI), {GQUERY_MARK, 0, 0, 0}}},
-    {"marks of an inner join", false, {VALUE, PROBE(1, 1, 0), {GQUERY_MARK, 0, 0, 0}}},
-    {"a list of joined rows", false, {VALUE, PROBE(1, 1, 0), VALUE, {GQUERY_EMIT, 0, 1, 0}}},
-    {"a condition on the pair", true, {VALUE, PROBE(1, 1, LEFT_IF), LOAD, MATCH(1, LEFT_IF), COUNT}},
-    {"a condition on the pair of a semi-join",
-     true,
-     {VALUE, PROBE(1, 1, SEMI_IF), LOAD, MATCH(1, SEMI_IF), {GQUERY_MARK, 0, 0, 0}}},
-    {"a column after such a join",
-     false,
-     {VALUE, PROBE(1, 1, SEMI_IF), LOAD, MATCH(1, SEMI_IF), LOAD, {GQUERY_AGGREGATE, GQUERY_COUNT, 0, 0}}},
-    {"a condition of an inner join",
-     false,
-     {VALUE, PROBE(1, 1, GQUERY_JOIN_CONDITION), VALUE, MATCH(1, GQUERY_JOIN_CONDITION), COUNT}},
-    {"a condition of an unknown kind",
-     false,
-     {VALUE, PROBE(1, 1, GQUERY_JOIN_CONDITION + 4), VALUE, MATCH(1, GQUERY_JOIN_CONDITION + 4), COUNT}},
-    {"MATCH of another kind", false, {VALUE, PROBE(1, 1, LEFT_IF), VALUE, MATCH(1, SEMI_IF), COUNT}},
-    {"MATCH of another table",
-     false,
-     {VALUE, PROBE(1, 1, 0), VALUE, PROBE(2, 1, LEFT_IF), VALUE, MATCH(1, LEFT_IF), COUNT}},
-    {"MATCH of nothing", false, {VALUE, PROBE(1, 1, 1), VALUE, MATCH(1, 1), COUNT}},
-    {"MATCH of no value", false, {VALUE, PROBE(1, 1, LEFT_IF), MATCH(1, LEFT_IF), COUNT}},
-    {"MATCH of two values", false, {VALUE, PROBE(1, 1, LEFT_IF), VALUE, VALUE, MATCH(1, LEFT_IF), COUNT}},
-    {"no MATCH", false, {VALUE, PROBE(1, 1, LEFT_IF), VALUE}},
-    {"another join before MATCH",
-     false,
-     {VALUE, PROBE(1, 1, LEFT_IF), VALUE, PROBE(2, 1, 0), VALUE, MATCH(1, LEFT_IF), COUNT}},
-    {"a filter before MATCH",
-     false,
-     {VALUE, PROBE(1, 1, LEFT_IF), VALUE, {GQUERY_FILTER, 0, 0, 0}, VALUE, MATCH(1, LEFT_IF), COUNT}},
-    {"MATCH within IF",
-     false,
-     {VALUE,
-      PROBE(1, 1, LEFT_IF),
-      VALUE,
-      VALUE,
-      {GQUERY_IF, 0, 0, 0},
-      MATCH(1, LEFT_IF),
-      {GQUERY_END, 0, 0, 0},
-      COUNT}},
-    {"a number of a text behind MATCH",
-     true,
-     {VALUE, PROBE(1, 1, LEFT_IF), LOAD, MATCH(1, LEFT_IF), LOAD_NUMBER, {GQUERY_GROUP, 0, 1, 0}, COUNT}},
-    {"a number of a text before MATCH",
-     false,
-     {VALUE, PROBE(1, 1, LEFT_IF), LOAD_NUMBER, MATCH(1, LEFT_IF), LOAD, {GQUERY_GROUP, 0, 1, 0}, COUNT}},
-    {"rows of a join", true, {VALUE, PROBE(1, 1, 0), {GQUERY_APPEND, 0, 0, 0}}},
-    {"rows without a join", false, {VALUE, {GQUERY_FILTER, 0, 0, 0}, {GQUERY_APPEND, 0, 0, 0}}},
-    {"rows before something", false, {VALUE, PROBE(1, 1, 0), {GQUERY_APPEND, 0, 0, 0}, COUNT}},
-    {"BUILD", true, {VALUE, VALUE, {GQUERY_BUILD, 0, 2, 0}}},
-    {"BUILD of no value", false, {{GQUERY_BUILD, 0, 0, 0}}},
-    {"BUILD before something", false, {VALUE, {GQUERY_BUILD, 0, 1, 0}, VALUE}},
-    {"BUILD of joined rows", false, {VALUE, PROBE(1, 1, 0), VALUE, {GQUERY_BUILD, 0, 1, 0}}},
-};
-
-static bool check_refuses(void)
-{
-    static gquery_program program;
-    gquery_shape shape;
-    char text[128];
-
-    for (size_t i = 0; i < sizeof check_cases / sizeof check_cases[0]; i++) {
-        const struct check_case *c = &check_cases[i];
-
-        memset(&program, 0, sizeof program);
-        program.column_count = 1;
-        program.columns[0] = (gquery_column){.table = 1, .form = GQUERY_I64};
-        program.columns[1] = (gquery_column){.form = GQUERY_TEXT_OFFSETS, .bias = 1};
-        memcpy(program.code, c->code, sizeof c->code);
-        while (program.code[program.code_count].op != 0) {
-            program.state_words |= program.code[program.code_count].op == GQUERY_AGGREGATE;
-            if (program.code[program.code_count].op == GQUERY_LOAD &&
-                program.code[program.code_count].a == 1)
-                program.column_count = 2;
-            program.code_count++;
-        }
-        if (gquery_check(&program, &shape, text) != c->is_accepted) {
-            printf("# %s is %s\n", c->what, c->is_accepted ? text : "accepted");
-            return false;
-        }
-    }
+           (unsigned long long)lists_run, (unsigned long long)long_chains,
+           (unsigned long long)chained);
     return true;
 }
 
@@ -904,11 +863,11 @@ int main(int argc, char **argv)
         tap_bail_out("the device cannot be used");
     if (memory == NULL)
         return tap_skip_all("this build has no kernels for this device");
-    tap_result(check_refuses(), "joins_are_accepted_in_their_place");
+    tap_result(query_joins_are_checked(), "joins_are_accepted_in_their_place");
     tap_result(run_cases(cases), "joins_give_what_nested_loops_give");
     tap_result(cases < 500 || (kinds_run[0] > 0 && pairs_run[1] > 0 && pairs_run[2] > 0 &&
                                pairs_run[3] > 0 && multiplied > 0 && marks_run > 0 &&
-                               appends_run > 0 && long_chains > 0 && chained > 0),
+                               appends_run > 0 && lists_run > 0 && long_chains > 0 && chained > 0),
                "joins_of_all_kinds_have_run");
     gvm_buffer_destroy(memory);
     gvm_device_close(device);
