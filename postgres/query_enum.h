@@ -6,12 +6,14 @@
 
 #include "postgres.h"
 
+#include "postgres/query_expr.h"
 #include "query/program.h"
 
 /*
- * The enum's values that are less than `value`, or what else op, GQUERY_LT to GQUERY_GE, says, as words of a list that ascends; how many
- * there are, of which only the first `room` are written.
+ * The value of an enum that was emitted last, in its order beside one that depends on no row: op, GQUERY_LT to GQUERY_GE, is whether it is
+ * in a list of those that are.
  */
-extern uint32 gstore_enum_values(Oid type, Oid value, gquery_op op, int64 *words, uint32 room);
+extern bool gstore_emit_enum_order(gstore_emitter *emitter, const gstore_emitted *left, Node *right,
+								   gquery_op op, gstore_emitted *other);
 
 #endif

@@ -527,30 +527,6 @@ gstore_equal_types(const gstore_emitted *left, const gstore_emitted *right)
 	return family != 0 ? family == gstore_type_family(right->type) : left->type == right->type;
 }
 
-/* Values of an enum, in their order beside one that depends on no row: those that are. */
-static bool
-emit_enum_order(gstore_emitter *e, const gstore_emitted *left, Node *right, gquery_op op,
-				gstore_emitted *other)
-{
-	gquery_program *p = e->program;
-	const uint32	first = p->value_count;
-	Datum			value;
-	bool			null;
-	uint32			count;
-
-	*other = (gstore_emitted){.type = left->type, .nullable = true};
-	if (!gstore_evaluate(e, (Expr *) right, &value, &null, &other->raises))
-		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0) &&
-			gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
-	if (null)
-		return gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
-	other->nullable = false;
-	count = gstore_enum_values(left->type, DatumGetObjectId(value), op, p->values + first,
-							   GQUERY_VALUES_MAX - first);
-	p->value_count += Min(count, GQUERY_VALUES_MAX - first);
-	return count <= GQUERY_VALUES_MAX - first && gstore_emit(e, GQUERY_IN, first, count);
-}
-
 /* The value that was emitted last, with one of the same family of types. op: GQUERY_EQ to GQUERY_DISTINCT. */
 static bool
 emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op, gstore_emitted *out)
@@ -567,7 +543,7 @@ emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op,
 		return false;
 	else if (gstore_type_family(left.type) == 0 && op >= GQUERY_LT && op <= GQUERY_GE)
 	{
-		if (!gstore_is_row_independent(right) || !emit_enum_order(e, &left, right, op, &other))
+		if (!gstore_is_row_independent(right) || !gstore_emit_enum_order(e, &left, right, op, &other))
 			return false;
 	}
 	else if (!gstore_emit_expression(e, right, &other) || !gstore_equal_types(&left, &other) ||

@@ -1,7 +1,7 @@
 /*
  * postgres/query_expr.h - instructions of a program (query/program.h) for one expression: what query_compile.c is made of.
  *
- * Circle: query_decimal.c, query_distance.c, query_expr.c, query_list.c and query_text.c call each other, because an expression contains others, of which
+ * Circle: query_decimal.c, query_distance.c, query_enum.c, query_expr.c, query_list.c and query_text.c call each other, because an expression contains others, of which
  * decimals, distances, lists and texts have files of their own.
  */
 #ifndef GSTORE_QUERY_EXPR_H

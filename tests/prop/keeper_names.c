@@ -10,7 +10,7 @@
 #include "keeper/protocol/snapshot.h"
 
 #define ONE_OF(status) (1ull << (status))
-#define ANY_FAILURE (~ONE_OF(GVM_OK))
+#define ALLOWED(may) ONE_OF((may) ? GVM_OK : GVM_E_DENIED)
 
 const char *const keeper_names[NAMES] = {"/a", "/b", "/c", "/d/x", "/d/y", "/e"};
 
@@ -312,21 +312,17 @@ static uint64_t judge_open(const simulation *w, const process *p, const request 
     return set;
 }
 
-/* reads: who may read it may do this; otherwise who owns it. */
-static uint64_t judge_named(const simulation *w, const process *p, const char *text, bool reads)
+static uint64_t judge_named(const simulation *w, const process *p, const char *text, bool reading)
 {
     const int name = model_name_index(text);
     const presence there = presence_of(w, name);
-    uint64_t set;
+    const uint64_t absent = ONE_OF(GVM_E_ABSENT) |
+                            (is_orphan(w, text) ? ALLOWED(true) | ALLOWED(false) : 0);
 
     if (there == NAME_FREE)
-        return ONE_OF(GVM_E_ABSENT) | (is_orphan(w, text) ? ONE_OF(GVM_OK) | ONE_OF(GVM_E_DENIED) : 0);
-    set = (reads ? model_may(w, p, w->names[name], 4) : owns(w, p, w->names[name]))
-              ? ONE_OF(GVM_OK)
-              : ONE_OF(GVM_E_DENIED);
-    if (there == NAME_OF_ENDED)
-        set |= ONE_OF(GVM_E_ABSENT) | (is_orphan(w, text) ? ONE_OF(GVM_OK) | ONE_OF(GVM_E_DENIED) : 0);
-    return set;
+        return absent;
+    return ALLOWED(reading ? model_may(w, p, w->names[name], 4) : owns(w, p, w->names[name])) |
+           (there == NAME_OF_ENDED ? absent : 0);
 }
 
 static uint64_t judge_publish(const simulation *w, const process *p, const request *r)
@@ -452,7 +448,7 @@ static uint64_t judge(const simulation *w, const process *p, const request *r)
         const uint32_t slot = slot_of(m);
 
         if (r->object == NULL || p->known[slot].object != r->object)
-            return p->honest ? 0 : ANY_FAILURE; /* closed under its own feet, or never open */
+            return p->honest ? 0 : ~ONE_OF(GVM_OK); /* closed under its own feet, or never open */
         /* A client that closes a slot while it waits there gets an error. */
         return judge_slot(w, p, r, &p->known[slot]) | (p->honest ? 0 : ONE_OF(GVM_E_FOREIGN));
     }
@@ -470,7 +466,7 @@ static uint64_t judge(const simulation *w, const process *p, const request *r)
             return (model_privileged(w, p) ? 0 : ONE_OF(GVM_E_DENIED)) |
                    (m->body.TRIM.device >= w->config.device_count ? ONE_OF(GVM_E_INVALID) : 0);
         return ONE_OF(GVM_OK);
-    case GVMI_WIRE_SET_QUOTA: return ONE_OF(model_privileged(w, p) ? GVM_OK : GVM_E_DENIED);
+    case GVMI_WIRE_SET_QUOTA: return ALLOWED(model_privileged(w, p));
     default: return ONE_OF(GVM_OK);
     }
 }
