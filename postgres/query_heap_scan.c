@@ -167,7 +167,7 @@ typedef struct join_state
 	Datum *values; /* of a record */
 	bool  *nulls;
 	gstore_compiled *compiled;
-	Relation		 inner[GQUERY_JOINS_MAX];
+	Relation		 relations[GQUERY_TABLES_MAX]; /* the inner ones, behind none */
 	int				 inner_count;
 	MemoryContext	 context;	  /* of all batches */
 	MemoryContext	 run_context; /* of a batch's first run */
@@ -178,8 +178,7 @@ typedef struct join_state
 	gstore_view		 views[GQUERY_TABLES_MAX];
 	gstore_request	 request;
 	gstore_run		 run;
-	gstore_late		*late;	  /* of a batch's joined rows; NULL: there are no such columns */
-	uint64			 late_to; /* records of the run before this one have theirs */
+	gstore_late		*late; /* of a batch's joined rows; NULL: there are no such columns */
 } join_state;
 
 static bool
@@ -229,7 +228,7 @@ begin_join(CustomScanState *node, EState *estate, int flags)
 	begin_child(node, estate, flags);
 	state->outputs = gstore_heap_of_plan((const CustomScan *) node->ss.ps.plan, &state->query);
 	foreach(cell, state->query.joins)
-		state->inner[state->inner_count++] = ExecOpenScanRelation(
+		state->relations[1 + state->inner_count++] = ExecOpenScanRelation(
 			estate, ((const gstore_query_join *) lfirst(cell))->relation, flags);
 	if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
 		return;
@@ -246,51 +245,24 @@ begin_join(CustomScanState *node, EState *estate, int flags)
 
 /* ---- running */
 
-/* One snapshot for all tables. */
-static Snapshot
-register_snapshot(const join_state *state)
-{
-	EState	*estate = state->css.ss.ps.state;
-	Snapshot snapshot = RegisterSnapshot(estate->es_snapshot);
-
-	for (int i = 0; i < state->inner_count; i++)
-	{
-		const Snapshot next = gstore_register_snapshot(state->inner[i], snapshot, estate);
-
-		UnregisterSnapshot(snapshot);
-		snapshot = next;
-	}
-	return snapshot;
-}
-
 /* Of all batches. */
 static void
 choose_views(join_state *state)
 {
 	MemoryContext  old = MemoryContextSwitchTo(state->context);
-	const Snapshot snapshot = register_snapshot(state);
+	const Snapshot snapshot = gstore_register_snapshots(state->relations, 1 + state->inner_count,
+														state->css.ss.ps.state);
 
 	for (int i = state->inner_count; i > 0; i--)
 	{
-		gstore_note_read(state->inner[i - 1], snapshot);
-		if (!gstore_whole_choose(state->inner[i - 1], snapshot, &state->views[i]))
+		gstore_note_read(state->relations[i], snapshot);
+		if (!gstore_whole_choose(state->relations[i], snapshot, &state->views[i]))
 			state->views[i] = (gstore_view){0};
 		else
 			state->views[0].name.device = state->views[i].name.device;
 	}
 	UnregisterSnapshot(snapshot);
 	MemoryContextSwitchTo(old);
-}
-
-/* No column of an outer row is one of these. */
-static void
-begin_late(join_state *state)
-{
-	Relation relations[GQUERY_TABLES_MAX] = {NULL};
-
-	memcpy(relations + 1, state->inner, sizeof(Relation) * (Size) state->inner_count);
-	state->late = gstore_late_create(state->compiled, state->query.keys, relations, state->views);
-	state->late_to = 0;
 }
 
 static bool
@@ -304,11 +276,12 @@ run_batch(join_state *state)
 									  .context = state->css.ss.ps.ps_ExprContext,
 									  .batch = state->outer->batch,
 									  .view = state->views,
-									  .inner = state->inner,
+									  .inner = state->relations + 1,
 									  .inner_count = state->inner_count};
 	done = gstore_run_begin(&state->run, &state->request);
-	if (done && has_rows(state))
-		begin_late(state);
+	if (done && has_rows(state)) /* no column of an outer row is one of these */
+		state->late = gstore_late_create(state->compiled, state->query.keys, state->relations,
+										 state->views);
 	MemoryContextSwitchTo(old);
 	return done;
 }
@@ -339,30 +312,6 @@ next_batch(join_state *state)
 	return false;
 }
 
-/* Joined rows of rows of the batch behind those whose have been returned. */
-static bool
-go_on(join_state *state)
-{
-	MemoryContext old;
-	bool		  done;
-
-	if (state->run.next_row == 0)
-		return false;
-	CHECK_FOR_INTERRUPTS();
-	gstore_run_forget(&state->run);
-	MemoryContextReset(state->later);
-	state->request.first_row = state->run.next_row;
-	state->request.slice_rows = state->run.slice_rows;
-	old = MemoryContextSwitchTo(state->later);
-	done = gstore_run_begin(&state->run, &state->request);
-	MemoryContextSwitchTo(old);
-	if (!done)
-		ereport(ERROR,
-				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-				 errmsg("a join on the GPU cannot go on: %s", state->run.why)));
-	return true;
-}
-
 static bool
 fetch_piece(join_state *state)
 {
@@ -379,9 +328,10 @@ next_record(join_state *state)
 	bool more = state->phase == PHASE_BATCHES;
 
 	if (more && state->run.at == state->run.count)
-		state->late_to = 0;
+		gstore_late_restart(state->late);
 	while (more && state->run.at == state->run.count)
-		more = fetch_piece(state) || go_on(state) || next_batch(state);
+		more = fetch_piece(state) || gstore_run_go_on(&state->run, &state->request, state->later) ||
+			next_batch(state);
 	return more;
 }
 
@@ -409,20 +359,6 @@ next_local_row(join_state *state, TupleTableSlot *slot)
 	return store_tuple(state, slot);
 }
 
-/* Of the record that is next: what it does not have itself, with those of the records behind it. */
-static void
-fill_late(join_state *state, const uint64 *record)
-{
-	const uint64 count = Min(GSTORE_READER_ROWS, state->run.count - state->run.at);
-
-	if (state->run.at >= state->late_to)
-	{
-		gstore_late_read(state->late, record, state->run.words, (int) count);
-		state->late_to = state->run.at + count;
-	}
-	gstore_late_fill(state->late, record, state->values, state->nulls);
-}
-
 /* Of joined rows a record begins with the number of the outer row. */
 static TupleTableSlot *
 make_tuple(join_state *state, TupleTableSlot *slot)
@@ -435,7 +371,7 @@ make_tuple(join_state *state, TupleTableSlot *slot)
 	gstore_query_result(state->compiled, record, state->run.text_words, state->values, state->nulls);
 	MemoryContextSwitchTo(old);
 	if (state->late != NULL)
-		fill_late(state, record);
+		gstore_late_fill(state->late, &state->run, state->values, state->nulls);
 	state->run.at++;
 	for (int i = 0; i < state->outputs; i++)
 	{
@@ -528,7 +464,7 @@ explain_join(CustomScanState *node, List *ancestors, ExplainState *es)
 	initStringInfo(&text);
 	appendStringInfo(&text, "%s rows", has_rows(state) ? "join of" : "aggregate on");
 	for (int i = 0; i < state->inner_count; i++)
-		appendStringInfo(&text, ", %s", RelationGetRelationName(state->inner[i]));
+		appendStringInfo(&text, ", %s", RelationGetRelationName(state->relations[1 + i]));
 	ExplainPropertyText("GPU", text.data, es);
 	gstore_join_explain(plan, state->query.joins, es);
 	if (!has_rows(state))

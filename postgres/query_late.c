@@ -19,6 +19,7 @@ struct gstore_late
 	const gstore_compiled *compiled;
 	const List			  *keys;
 	late_table			   tables[GQUERY_TABLES_MAX];
+	uint64				   read_to; /* records of the run before this one have been read */
 	uint64				   bytes;
 };
 
@@ -71,8 +72,8 @@ gstore_late_create(const gstore_compiled *compiled, const List *keys, const Rela
 	return late;
 }
 
-void
-gstore_late_read(gstore_late *late, const uint64 *records, int words, int count)
+static void
+read_records(gstore_late *late, const uint64 *records, int words, int count)
 {
 	uint64 rows[GSTORE_READER_ROWS];
 
@@ -101,10 +102,17 @@ fill_row(const gstore_late *late, const uint64 *record, int table)
 }
 
 void
-gstore_late_fill(gstore_late *late, const uint64 *record, Datum *values, bool *nulls)
+gstore_late_fill(gstore_late *late, const gstore_run *run, Datum *values, bool *nulls)
 {
-	bool is_there[GQUERY_TABLES_MAX];
+	const uint64 *record = run->records + run->at * (uint64) run->words;
+	const uint64  count = Min(GSTORE_READER_ROWS, run->count - run->at);
+	bool		  is_there[GQUERY_TABLES_MAX];
 
+	if (run->at >= late->read_to)
+	{
+		read_records(late, record, run->words, (int) count);
+		late->read_to = run->at + count;
+	}
 	for (int i = 0; i < GQUERY_TABLES_MAX; i++)
 		is_there[i] = late->tables[i].reader != NULL && fill_row(late, record, i);
 	for (int i = 0; i < list_length(late->keys); i++)
@@ -118,6 +126,13 @@ gstore_late_fill(gstore_late *late, const uint64 *record, Datum *values, bool *n
 		if (!nulls[i])
 			values[i] = slot->tts_values[number_of(late->keys, i) - 1];
 	}
+}
+
+void
+gstore_late_restart(gstore_late *late)
+{
+	if (late != NULL)
+		late->read_to = 0;
 }
 
 uint64

@@ -11,6 +11,7 @@
 #include "utils/relcache.h"
 
 #include "postgres/query_compile.h"
+#include "postgres/query_run.h"
 
 typedef struct gstore_late gstore_late;
 
@@ -18,11 +19,11 @@ typedef struct gstore_late gstore_late;
 extern gstore_late *gstore_late_create(const gstore_compiled *compiled, const List *keys,
 									   const Relation *relations, const gstore_view *views);
 
-/* Reads those of records of so many words, GSTORE_READER_ROWS at most. */
-extern void gstore_late_read(gstore_late *late, const uint64 *records, int words, int count);
+/* The run's next record: its values among those of all keys, which live until later ones are filled. They are read with those of the records behind it. */
+extern void gstore_late_fill(gstore_late *late, const gstore_run *run, Datum *values, bool *nulls);
 
-/* One of these records: its values among those of all keys, which live until the next ones are read. */
-extern void gstore_late_fill(gstore_late *late, const uint64 *record, Datum *values, bool *nulls);
+/* The run has other records, or begins with the same ones again. NULL: nothing. */
+extern void gstore_late_restart(gstore_late *late);
 
 /* That were moved, of all. */
 extern uint64 gstore_late_bytes(const gstore_late *late);

@@ -493,6 +493,33 @@ fetch_piece(gstore_run *run)
 	return true;
 }
 
+void
+gstore_run_fail(const gstore_run *run)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+			 errmsg("a join on the GPU cannot go on: %s", run->why)));
+}
+
+bool
+gstore_run_go_on(gstore_run *run, gstore_request *request, MemoryContext context)
+{
+	MemoryContext old;
+
+	if (run->next_row == 0)
+		return false;
+	CHECK_FOR_INTERRUPTS();
+	gstore_run_forget(run);
+	MemoryContextReset(context);
+	request->first_row = run->next_row;
+	request->slice_rows = run->slice_rows;
+	old = MemoryContextSwitchTo(context);
+	if (!gstore_run_begin(run, request))
+		gstore_run_fail(run);
+	MemoryContextSwitchTo(old);
+	return true;
+}
+
 bool
 gstore_run_fetch(gstore_run *run)
 {

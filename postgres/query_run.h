@@ -76,6 +76,14 @@ extern bool gstore_run_refuse(gstore_run *run, const gstore_compiled *compiled, 
 /* The records that are there are not needed any more. */
 extern void gstore_run_forget(gstore_run *run);
 
+/*
+ * Of joined rows: those of outer rows behind those whose have been returned, by the same request. Their memory is in this context, which is reset. False: there are
+ * none. ERROR if they cannot be made.
+ */
+extern bool gstore_run_go_on(gstore_run *run, gstore_request *request, MemoryContext context);
+/* ERROR, as rows were returned before, and why not is written. */
+extern void gstore_run_fail(const gstore_run *run) pg_attribute_noreturn();
+
 /* The next piece takes the place of the one before. False: there is none. ERROR if it cannot be fetched. */
 extern bool gstore_run_fetch(gstore_run *run);
 

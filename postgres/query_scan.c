@@ -40,8 +40,7 @@ typedef enum phase
 typedef struct query_state
 {
 	gstore_query	 query;
-	Relation		 relation; /* the outer one, with joins */
-	Relation		 inner[GQUERY_JOINS_MAX];
+	Relation		 relations[GQUERY_TABLES_MAX]; /* the outer one, then the inner ones */
 	int				 inner_count;
 	gstore_compiled *compiled;
 	List			*limits;  /* of ExprState; of groups in an order */
@@ -52,10 +51,9 @@ typedef struct query_state
 	gstore_request	 request; /* of the latest run */
 	gstore_run		 run;
 	int64			 after[GQUERY_ENTRY_WORDS_MAX]; /* of that */
-	uint64			 wanted;  /* rows of the first list that the LIMIT needs; 0: not known */
-	gstore_late		*late;	  /* of joined rows; NULL: there are no such columns */
-	uint64			 late_to; /* records of the run before this one have theirs */
-	uint64			 bytes;	  /* moved for them, in the runs before */
+	uint64			 wanted; /* rows of the first list that the LIMIT needs; 0: not known */
+	gstore_late		*late;	 /* of joined rows; NULL: there are no such columns */
+	uint64			 bytes;	 /* moved for them, in the runs before */
 } query_state;
 
 /* ---- beginning */
@@ -67,9 +65,9 @@ begin_query(ForeignScanState *node, int flags)
 	ListCell	*cell;
 
 	gstore_query_of_plan((const ForeignScan *) node->ss.ps.plan, &state->query);
-	state->relation = ExecOpenScanRelation(node->ss.ps.state, state->query.relation, flags);
+	state->relations[0] = ExecOpenScanRelation(node->ss.ps.state, state->query.relation, flags);
 	foreach(cell, state->query.joins)
-		state->inner[state->inner_count++] = ExecOpenScanRelation(
+		state->relations[1 + state->inner_count++] = ExecOpenScanRelation(
 			node->ss.ps.state, ((const gstore_query_join *) lfirst(cell))->relation, flags);
 	node->fdw_state = state;
 	if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
@@ -126,25 +124,15 @@ count_wanted(const ForeignScanState *node, query_state *state)
 static bool
 choose_rows(const query_state *state, Snapshot snapshot, gstore_view *views)
 {
-	gstore_note_read(state->relation, snapshot);
+	gstore_note_read(state->relations[0], snapshot);
 	for (int i = 0; i < state->inner_count; i++)
-		gstore_note_read(state->inner[i], snapshot);
-	if (!gstore_whole_choose(state->relation, snapshot, &views[0]))
+		gstore_note_read(state->relations[1 + i], snapshot);
+	if (!gstore_whole_choose(state->relations[0], snapshot, &views[0]))
 		return false;
 	for (int i = 0; i < state->inner_count; i++)
-		if (!gstore_whole_choose(state->inner[i], snapshot, &views[1 + i]))
+		if (!gstore_whole_choose(state->relations[1 + i], snapshot, &views[1 + i]))
 			views[1 + i] = (gstore_view){0};
 	return true;
-}
-
-/* The records of a run of joined rows are there. */
-static void
-begin_late(query_state *state)
-{
-	Relation relations[GQUERY_TABLES_MAX] = {state->relation};
-
-	memcpy(relations + 1, state->inner, sizeof(Relation) * (Size) state->inner_count);
-	state->late = gstore_late_create(state->compiled, state->query.keys, relations, state->views);
 }
 
 static bool
@@ -152,9 +140,9 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 {
 	state->request = (gstore_request){.compiled = state->compiled,
 									  .context = node->ss.ps.ps_ExprContext,
-									  .relation = state->relation,
+									  .relation = state->relations[0],
 									  .view = state->views,
-									  .inner = state->inner,
+									  .inner = state->relations + 1,
 									  .inner_count = state->inner_count,
 									  .continues = has_lists(state)};
 	if (!choose_rows(state, snapshot, state->views))
@@ -169,7 +157,8 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 	if (!gstore_run_begin(&state->run, &state->request))
 		return false;
 	if (has_rows(state))
-		begin_late(state);
+		state->late = gstore_late_create(state->compiled, state->query.keys, state->relations,
+										 state->views);
 	return state->query.order == NIL ||
 		gstore_run_sort(&state->run,
 						has_lists(state) ? state->run.words
@@ -182,26 +171,9 @@ end_run(query_state *state)
 	gstore_run_end(&state->run);
 	state->bytes += state->late == NULL ? 0 : gstore_late_bytes(state->late);
 	state->late = NULL;
-	state->late_to = 0;
 	MemoryContextReset(state->context);
 	MemoryContextReset(state->later);
 	state->phase = PHASE_BEFORE;
-}
-
-/* One for all tables. */
-static Snapshot
-register_snapshot(const query_state *state, EState *estate)
-{
-	Snapshot snapshot = gstore_register_snapshot(state->relation, estate->es_snapshot, estate);
-
-	for (int i = 0; i < state->inner_count; i++)
-	{
-		const Snapshot next = gstore_register_snapshot(state->inner[i], snapshot, estate);
-
-		UnregisterSnapshot(snapshot);
-		snapshot = next;
-	}
-	return snapshot;
 }
 
 static void
@@ -209,7 +181,8 @@ run_query(ForeignScanState *node, query_state *state)
 {
 	MemoryContext  old = MemoryContextSwitchTo(state->context);
 	EState		  *estate = node->ss.ps.state;
-	const Snapshot snapshot = register_snapshot(state, estate);
+	const Snapshot snapshot = gstore_register_snapshots(state->relations, 1 + state->inner_count,
+														estate);
 	const bool	   done = run_for_snapshot(node, state, snapshot);
 
 	UnregisterSnapshot(snapshot);
@@ -220,14 +193,6 @@ run_query(ForeignScanState *node, query_state *state)
 }
 
 /* ---- rows */
-
-static void
-fail_to_go_on(const query_state *state)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-			 errmsg("a join on the GPU cannot go on: %s", state->run.why)));
-}
 
 /* A list of the joined rows behind the last one of the list before: now it is an error if it cannot be made. It has more rows, or as many, if there is no room for more. */
 static bool
@@ -248,36 +213,21 @@ make_next_list(query_state *state)
 	{
 		state->request.list_max = before;
 		if (!gstore_run_begin(&state->run, &state->request))
-			fail_to_go_on(state);
+			gstore_run_fail(&state->run);
 	}
 	if (!gstore_run_sort(&state->run, state->run.words))
-		fail_to_go_on(state);
+		gstore_run_fail(&state->run);
 	return true;
 }
 
-/* Joined rows of outer rows behind those whose have been returned: now it is an error if they cannot be made. */
+/* Joined rows behind those that have been returned. */
 static bool
 go_on(query_state *state)
 {
-	MemoryContext old;
-	bool		  done;
-
 	if (has_lists(state))
 		return make_next_list(state);
-	if (state->run.next_row == 0)
-		return false;
-	CHECK_FOR_INTERRUPTS();
-	gstore_run_forget(&state->run);
-	MemoryContextReset(state->later);
-	state->request.first_row = state->run.next_row;
-	state->request.slice_rows = state->run.slice_rows;
 	state->request.list_max *= ROWS_GROWTH;
-	old = MemoryContextSwitchTo(state->later);
-	done = gstore_run_begin(&state->run, &state->request);
-	MemoryContextSwitchTo(old);
-	if (!done)
-		fail_to_go_on(state);
-	return true;
+	return gstore_run_go_on(&state->run, &state->request, state->later);
 }
 
 static bool
@@ -288,7 +238,7 @@ next_record(query_state *state)
 
 	if (state->run.at < state->run.count)
 		return true;
-	state->late_to = 0;
+	gstore_late_restart(state->late);
 	old = MemoryContextSwitchTo(state->context);
 	while (more && state->run.at == state->run.count)
 		more = gstore_run_fetch(&state->run) || go_on(state);
@@ -331,22 +281,6 @@ next_local_row(ForeignScanState *node, TupleTableSlot *slot)
 	return store_tuple(slot, count);
 }
 
-/* Of the record that is next: what it does not have itself, with those of the records behind it. */
-static void
-fill_late(query_state *state, const uint64 *record, TupleTableSlot *slot)
-{
-	const uint64 wanted = state->run.at < state->wanted ? state->wanted - state->run.at
-														: GSTORE_READER_ROWS;
-	const uint64 count = Min(Min(wanted, GSTORE_READER_ROWS), state->run.count - state->run.at);
-
-	if (state->run.at >= state->late_to)
-	{
-		gstore_late_read(state->late, record, state->run.words, (int) count);
-		state->late_to = state->run.at + count;
-	}
-	gstore_late_fill(state->late, record, slot->tts_values, slot->tts_isnull);
-}
-
 static TupleTableSlot *
 iterate_query(ForeignScanState *node)
 {
@@ -365,7 +299,7 @@ iterate_query(ForeignScanState *node)
 	gstore_query_result(state->compiled, record, state->run.text_words, slot->tts_values,
 						slot->tts_isnull);
 	if (state->late != NULL)
-		fill_late(state, record, slot);
+		gstore_late_fill(state->late, &state->run, slot->tts_values, slot->tts_isnull);
 	state->run.at++;
 	return store_tuple(slot, count_columns(state));
 }
@@ -393,7 +327,10 @@ rescan_query(ForeignScanState *node)
 	if (node->ss.ps.chgParam == NULL && state->phase == PHASE_LOCAL)
 		return;
 	if (node->ss.ps.chgParam == NULL && state->phase == PHASE_RECORDS && !state->run.fetched)
-		state->run.at = state->late_to = 0;
+	{
+		state->run.at = 0;
+		gstore_late_restart(state->late);
+	}
 	else
 		end_run(state);
 }
@@ -436,9 +373,9 @@ explain_query(ForeignScanState *node, ExplainState *es)
 
 	initStringInfo(&text);
 	appendStringInfo(&text, "%s %s", has_rows(state) ? "join of" : "aggregate on",
-					 RelationGetRelationName(state->relation));
+					 RelationGetRelationName(state->relations[0]));
 	for (int i = 0; i < state->inner_count; i++)
-		appendStringInfo(&text, ", %s", RelationGetRelationName(state->inner[i]));
+		appendStringInfo(&text, ", %s", RelationGetRelationName(state->relations[1 + i]));
 	ExplainPropertyText("GPU", text.data, es);
 	gstore_explain_expressions(&node->ss.ps, "GPU Filter", state->query.filters, es);
 	gstore_join_explain(&node->ss.ps, state->query.joins, es);

@@ -400,6 +400,23 @@ gstore_register_snapshot(Relation relation, Snapshot snapshot, EState *estate)
 	return latest;
 }
 
+Snapshot
+gstore_register_snapshots(const Relation *relations, int count, EState *estate)
+{
+	Snapshot snapshot = RegisterSnapshot(estate->es_snapshot);
+
+	for (int i = 0; i < count; i++)
+	{
+		const Snapshot before = snapshot;
+
+		if (relations[i] == NULL)
+			continue;
+		snapshot = gstore_register_snapshot(relations[i], before, estate);
+		UnregisterSnapshot(before);
+	}
+	return snapshot;
+}
+
 void
 gstore_fail_reloaded(void)
 {

@@ -28,6 +28,8 @@ extern bool gstore_reload_await(Relation relation);
  * are no others.
  */
 extern Snapshot gstore_register_snapshot(Relation relation, Snapshot snapshot, EState *estate);
+/* Likewise the statement's, one for several tables; NULL among these is none. */
+extern Snapshot gstore_register_snapshots(const Relation *relations, int count, EState *estate);
 
 /* ERROR (40001): of a statement that has waited, with a snapshot that does not see the rows and must be kept. */
 extern void gstore_fail_reloaded(void) pg_attribute_noreturn();

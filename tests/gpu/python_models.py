@@ -6,14 +6,13 @@ addresses, in several processes; CUDA graphs replay after a swap; what is touche
 alone. Outcomes are told as TAP. Exits 77 without GPU, headers of Python or PyTorch. With GVMEM_DRIVER=soft it runs on the software GPU, with
 what needs no CUDA.
 """
-import gc
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from python_arrays import MIB, compile_package, leave, start_keeper
+from python_arrays import MIB, compile_package, leave, run_cases
 
 WIDTH, ROWS = 8192, 10240  # 320 MiB of floats: the keeper's device budget, 512 MiB, has room for one
 NAMES = ("/models/a", "/models/b")
@@ -224,28 +223,8 @@ CASES = [tensors_are_published_behind_their_stream, models_are_swapped_at_their_
          written_loses_the_context, cupy_reads_and_is_read, types_are_what_they_were]
 
 
-def main():
-    failed = 0
-    keeper_process = start_keeper(Path(sys.argv[1]).resolve(), keeper_path)
-    try:
-        with gvmem.connect(keeper_path) as keeper:
-            print(f"1..{len(CASES)}", flush=True)
-            for number, case in enumerate(CASES, 1):
-                try:
-                    if hasattr(case, "needs_gpu") and DEVICE != "cuda":
-                        print(f"ok {number} - {case.__name__} # SKIP it needs CUDA", flush=True)
-                        continue
-                    case(keeper)
-                    print(f"ok {number} - {case.__name__}", flush=True)
-                except Exception as error:  # any failure is an outcome
-                    failed += 1
-                    print(f"not ok {number} - {case.__name__}\n# {type(error).__name__}: {error}", flush=True)
-                    del error
-                gc.collect()
-    finally:
-        keeper_process.terminate()
-        keeper_process.wait()
-    return 1 if failed else 0
+def why_not(case):
+    return "it needs CUDA" if hasattr(case, "needs_gpu") and DEVICE != "cuda" else None
 
 
 if __name__ == "__main__":
@@ -274,4 +253,4 @@ if __name__ == "__main__":
             with gvmem.connect(keeper_path) as connection:
                 child(connection, sys.argv[2], int(sys.argv[3]))
         else:
-            sys.exit(main())
+            sys.exit(run_cases(CASES, keeper_path, why_not))
