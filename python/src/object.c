@@ -148,8 +148,8 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
     return (PyObject *)lease;
 }
 
-/* Addresses alone: a hold without a lease, for arrays that stay where they are while leases come and go. Whoever uses them sees to
- * it that there is one. What is to be kept lives as long as the hold, and so as what has consumed such an array. */
+/* A hold with addresses and without a lease, for arrays that outlive leases. There must be a lease when such an array is used.
+ * `keep` lives as long as the hold, and the hold as long as what has consumed the array. */
 static PyObject *view(PyObject *self, PyObject *arguments)
 {
     PyObject *address, *keep;

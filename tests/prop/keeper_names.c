@@ -10,7 +10,7 @@
 #include "keeper/protocol/snapshot.h"
 
 #define ONE_OF(status) (1ull << (status))
-#define ALLOWED(may) ONE_OF((may) ? GVM_OK : GVM_E_DENIED)
+#define OK_OR_DENIED(may) ONE_OF((may) ? GVM_OK : GVM_E_DENIED)
 
 const char *const keeper_names[NAMES] = {"/a", "/b", "/c", "/d/x", "/d/y", "/e"};
 
@@ -317,11 +317,11 @@ static uint64_t judge_named(const simulation *w, const process *p, const char *t
     const int name = model_name_index(text);
     const presence there = presence_of(w, name);
     const uint64_t absent = ONE_OF(GVM_E_ABSENT) |
-                            (is_orphan(w, text) ? ALLOWED(true) | ALLOWED(false) : 0);
+                            (is_orphan(w, text) ? OK_OR_DENIED(true) | OK_OR_DENIED(false) : 0);
 
     if (there == NAME_FREE)
         return absent;
-    return ALLOWED(reading ? model_may(w, p, w->names[name], 4) : owns(w, p, w->names[name])) |
+    return OK_OR_DENIED(reading ? model_may(w, p, w->names[name], 4) : owns(w, p, w->names[name])) |
            (there == NAME_OF_ENDED ? absent : 0);
 }
 
@@ -466,7 +466,7 @@ static uint64_t judge(const simulation *w, const process *p, const request *r)
             return (model_privileged(w, p) ? 0 : ONE_OF(GVM_E_DENIED)) |
                    (m->body.TRIM.device >= w->config.device_count ? ONE_OF(GVM_E_INVALID) : 0);
         return ONE_OF(GVM_OK);
-    case GVMI_WIRE_SET_QUOTA: return ALLOWED(model_privileged(w, p));
+    case GVMI_WIRE_SET_QUOTA: return OK_OR_DENIED(model_privileged(w, p));
     default: return ONE_OF(GVM_OK);
     }
 }
