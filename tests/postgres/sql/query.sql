@@ -58,11 +58,14 @@ END $$;
 SELECT query FROM (VALUES ('SELECT count(DISTINCT lower(note)) FROM qg'), ('SELECT string_agg(note, '''') FROM qg'), ('SELECT array_agg(i4 ORDER BY id) FROM qg'),
     ('SELECT count(*) FROM qg WHERE note ~ ''note 1'''), ('SELECT count(lower(note)) FROM qg'), ('SELECT f8, count(*) FROM qg GROUP BY f8'),
     ('SELECT lower(note), count(*) FROM qg GROUP BY 1'), ('SELECT i2, count(*) FROM qg GROUP BY ROLLUP (i2)'),
-    ('SELECT count(*) FROM qg WHERE random() < 2'), ('SELECT count(*) FROM qg, qh'), ('SELECT count(*) FROM qg WHERE ctid = ''(0,1)'''),
+    ('SELECT count(*) FROM qg WHERE random() < 2'), ('SELECT count(*) FROM qg WHERE ctid = ''(0,1)'''),
     ('SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY i4) FROM qg'),
     ('SELECT count(*) FROM qg WHERE i4 IN (SELECT i4 FROM qh)'), ('SELECT sum(i4::numeric / 3) FROM qg'), ('SELECT regr_slope(f8, f4) FROM qg'),
     ('SELECT count(*) FROM qg WHERE id = 1 AND current_user = ''x'''), ('SELECT id FROM qg')) v (query)
 WHERE NOT is_local(query);
+
+-- Pairs with all rows of a heap.
+SELECT same('SELECT count(*), sum(q.i4::int8), max(pair.id) FROM q, qh pair WHERE q.id < 30');
 
 -- Conditions.
 SELECT c, met('i2 ' || c || ' 7'), met('i2 ' || c || ' i4'), met('i2 ' || c || ' i8'), met('i4 ' || c || ' 7'), met('i4 ' || c || ' i8'),

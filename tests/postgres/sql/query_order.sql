@@ -208,4 +208,4 @@ SELECT id, later FROM og ORDER BY later, id LIMIT 2;
 
 DROP FOREIGN TABLE og, oa;
 DROP TABLE oh;
-DROP FUNCTION answer, place, same, is_local;
+DROP FUNCTION answer, place, same, is_local, explained;
