@@ -350,6 +350,11 @@ class Model(Mapping[str, Any]):
         """How many of its bytes are in device memory now."""
         return min(self._size, int(self._object.info().device_bytes))
 
+    @property
+    def moving(self) -> bool:
+        """Whether chunks of it are on their way to device or host memory. With mapped=True nothing may read it then."""
+        return bool(self._object.info().moving)
+
     def info(self) -> Info:
         return self._object.info()
 
@@ -415,8 +420,9 @@ def attach(name: str, *, keeper: Any = None, awake: bool = True, version: Option
     It is awake until sleep(), as long as this object or something that was made of a tensor is there. With awake=False pressure
     may take it, and it is used inside `with model:`.
 
-    A tensor that is touched while the model sleeps loses the CUDA context. With mapped=True it is read from the host instead:
-    all of it stays mapped, which each move pays for (GVM_OPEN_MAPPED of gvmem/client.h).
+    A tensor that is touched while the model sleeps loses the CUDA context. With mapped=True it is read from the host instead,
+    unless it is just then being moved (Model.moving): all of it stays mapped, which each move pays for (GVM_OPEN_MAPPED of
+    gvmem/client.h).
 
     version: ValueError unless it is of that one. timeout: seconds, for the lease. hint: how a lease brings it in (Object.read()).
     """

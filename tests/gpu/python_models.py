@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from python_arrays import MIB, compile_package, leave, run_cases
@@ -148,7 +149,12 @@ def sleep_behind_a_stream_waits_for_nothing(keeper):
 def mapped_is_read_asleep(keeper):
     a, net = attach(keeper, 0, mapped=True)
     a.sleep()
-    assert keeper.evict(NAMES[0]) > 0 and right(net, 0)
+    assert keeper.evict(NAMES[0]) > 0
+    deadline = time.monotonic() + 60
+    while a.moving:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    assert a.resident_bytes == 0 and right(net, 0)
     a.close()
 
 

@@ -381,6 +381,15 @@ static inline void *run_script(void *arg)
     return NULL;
 }
 
+/* A software GPU of the test's own: the memory of the one that all programs share may be taken by others. */
+__attribute__((constructor)) static void take_own_machine(void)
+{
+    char machine[40];
+
+    snprintf(machine, sizeof machine, "instance=script-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 0);
+}
+
 static inline int start_fake(fake *f, int (*script)(fake *f), int variant)
 {
     const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
