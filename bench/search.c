@@ -31,9 +31,9 @@ static const struct {
 typedef struct search {
     bench *b;
     CUmodule module;
-    CUfunction function, many;
+    CUfunction function, nearest, products;
     bench_timer timer;
-    unsigned threads, blocks, many_blocks, side;
+    unsigned threads, blocks, side;
     uint64_t rows, many_rows;
     gvm_buffer *memory; /* rows, distances, queries, the sums of their squares, their lists */
     uint64_t out_at, query_at, lists_at;
@@ -55,7 +55,9 @@ static bool load(search *s)
     if (result == CUDA_SUCCESS)
         result = gvmi_cu->cuModuleGetFunction(&s->function, s->module, "query_distance");
     if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuModuleGetFunction(&s->many, s->module, "query_nearest");
+        result = gvmi_cu->cuModuleGetFunction(&s->nearest, s->module, "query_nearest");
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuModuleGetFunction(&s->products, s->module, "query_products");
     if (result == CUDA_SUCCESS)
         result = gvmi_cu->cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
                                              s->function);
@@ -65,10 +67,6 @@ static bool load(search *s)
                                                                       (int)s->threads, 3072);
     s->blocks = (unsigned)blocks * (unsigned)s->b->info.sm_count;
     s->side = s->b->info.software ? GQUERY_SIDE_SOFT : GQUERY_SIDE_MAX;
-    if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, s->many,
-                                                                      (int)(s->side * s->side), 0);
-    s->many_blocks = (unsigned)blocks * (unsigned)s->b->info.sm_count;
     if (result != CUDA_SUCCESS)
         bench_failed_driver(s->b, result, "loading the kernels");
     return result == CUDA_SUCCESS;
@@ -136,7 +134,9 @@ static bool time_distances(search *s, size_t kind, double *us)
 static bool time_many(search *s, size_t kind, double *us)
 {
     const uint64_t base = (uint64_t)(uintptr_t)gvm_buffer_address(s->memory);
-    const uint64_t each = s->side * GQUERY_NEAREST_EACH;
+    const bool by_products = gquery_has_products(kinds[kind].elements, kinds[kind].metric);
+    const CUfunction kernel = by_products ? s->products : s->nearest;
+    const uint64_t each = s->side * (by_products ? GQUERY_PRODUCTS_EACH : GQUERY_NEAREST_EACH);
     const uint64_t tiles = (s->many_rows + each - 1) / each * ((QUERIES + each - 1) / each);
     gquery_nearest p = {.values = base,
                         .queries = base + s->query_at,
@@ -151,13 +151,17 @@ static bool time_many(search *s, size_t kind, double *us)
                         .metric = kinds[kind].metric,
                         .side = s->side};
     void *arguments[] = {&p};
-    CUresult result;
+    int blocks = 0;
+    CUresult result = gvmi_cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &blocks, kernel, (int)(s->side * s->side), 0);
+    const uint64_t resident = (uint64_t)blocks * (uint64_t)s->b->info.sm_count;
 
     if (!bench_timer_start(s->b, &s->timer))
         return false;
-    result = gvmi_cu->cuLaunchKernel(s->many,
-                                     tiles < s->many_blocks ? (unsigned)tiles : s->many_blocks, 1, 1,
-                                     s->side * s->side, 1, 1, 0, s->timer.stream, arguments, NULL);
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuLaunchKernel(kernel, (unsigned)(tiles < resident ? tiles : resident), 1,
+                                         1, s->side * s->side, 1, 1, 0, s->timer.stream, arguments,
+                                         NULL);
     if (result != CUDA_SUCCESS)
         bench_failed_driver(s->b, result, "launching");
     return result == CUDA_SUCCESS && bench_timer_stop(s->b, &s->timer, us);

@@ -91,7 +91,8 @@ static gvm_status find_kernels(gquery_device *d, const CUmodule *modules)
                {SEARCH, "query_keep", &d->keep, &most},
                {SEARCH, "query_select", &d->select, &of_lists},
                {SEARCH, "query_shorten", &d->shorten, &of_lists},
-               {SEARCH, "query_nearest", &d->nearest, &of_tiles}};
+               {SEARCH, "query_nearest", &d->nearest, &of_tiles},
+               {SEARCH, "query_products", &d->products, &of_tiles}};
     const int warp = d->info.warp_size > 0 ? d->info.warp_size : 1;
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

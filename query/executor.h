@@ -94,7 +94,7 @@ typedef struct gquery_device {
     gvm_device *handle;
     gvm_device_info info;
     CUfunction begin, scan, join, reduce, collect, list_groups;
-    CUfunction distance, select, keep, nearest, shorten;
+    CUfunction distance, select, keep, nearest, products, shorten;
     CUfunction count_marks, list_marks, gather;
     CUfunction present, number, put_texts;
     uint32_t threads;        /* of a block, at most */

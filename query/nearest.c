@@ -24,7 +24,7 @@ typedef struct nearest {
     uint64_t points; /* bytes */
     gquery_nearest launch;
     gquery_shorten shorten;
-    uint32_t threads, blocks;
+    uint32_t threads, blocks, product_blocks;
 } nearest;
 
 /* ---- memory: queries, their squares, lists, and what is kept of these; entries of both */
@@ -45,12 +45,14 @@ static uint64_t slice_rows(const gquery_query *q, const nearest *n)
     return rows > SLICE_LEAST ? rows : SLICE_LEAST;
 }
 
-static double square_of(const gquery_wanted_distance *d, const uint8_t *point)
+static double square_of(const gquery_wanted_distance *d, const uint8_t *point, uint64_t bytes)
 {
     const bool is_float = d->elements == GQUERY_ELEMENTS_F32 || d->elements == GQUERY_ELEMENTS_F16;
     double sum = 0;
 
-    for (uint32_t i = 0; i < d->count && d->metric == GQUERY_COSINE; i++) {
+    for (uint64_t i = 0; i < bytes && d->elements == GQUERY_ELEMENTS_BITS; i++)
+        sum += __builtin_popcount(point[i]);
+    for (uint32_t i = 0; i < d->count && d->elements != GQUERY_ELEMENTS_BITS; i++) {
         const double element = is_float ? (double)((const float *)(const void *)point)[i]
                                         : ((const double *)(const void *)point)[i];
 
@@ -80,7 +82,7 @@ static bool stage(gquery_query *q, const nearest *n, uint64_t bytes)
     }
     memcpy(staged, gquery_at(q->c, d->query), n->points);
     for (uint64_t i = 0; i < n->queries; i++)
-        ((double *)(void *)(staged + n->points))[i] = square_of(d, staged + i * each);
+        ((double *)(void *)(staged + n->points))[i] = square_of(d, staged + i * each, each);
     fill_lists((gquery_list *)(void *)(staged + n->points + n->queries * sizeof(double)),
                q->list.address, n->k + n->rows, n->queries);
     fill_lists((gquery_list *)(void *)(staged + bytes - n->queries * sizeof(gquery_list)),
@@ -115,6 +117,7 @@ static bool take_memory(gquery_query *q, nearest *n)
     n->shorten = (gquery_shorten){.lists = n->launch.lists, .kept = n->launch.lists + lists, .k = n->k};
     n->threads = n->launch.side * n->launch.side;
     return gquery_count_resident(q, q->device->nearest, n->threads, 0, &n->blocks) &&
+           gquery_count_resident(q, q->device->products, n->threads, 0, &n->product_blocks) &&
            gquery_check_call(
                q, gvmi_cu->cuMemcpyHtoDAsync(q->distances.address, q->staged, bytes, q->lane->stream),
                "cuMemcpyHtoDAsync");
@@ -122,17 +125,31 @@ static bool take_memory(gquery_query *q, nearest *n)
 
 /* ---- slices */
 
+/* Products are of no use while lists have no bounds, but of bits, of which they are exact. */
+static bool is_by_products(const gquery_nearest *p)
+{
+    return gquery_has_products(p->elements, p->metric) &&
+           (p->first > 0 || p->elements == GQUERY_ELEMENTS_BITS);
+}
+
+static bool launch_pairs(gquery_query *q, const nearest *n)
+{
+    const bool by_products = is_by_products(&n->launch);
+    const uint64_t each = n->launch.side * (by_products ? GQUERY_PRODUCTS_EACH : GQUERY_NEAREST_EACH);
+    const uint64_t tiles = (n->launch.limit - n->launch.first + each - 1) / each *
+                           ((n->queries + each - 1) / each);
+    const uint64_t blocks = by_products ? n->product_blocks : n->blocks;
+
+    return gquery_launch(q, by_products ? q->device->products : q->device->nearest,
+                         tiles < blocks ? tiles : blocks, n->threads, 0, &n->launch);
+}
+
 static bool run_slice(gquery_query *q, nearest *n, uint64_t first, uint64_t limit)
 {
-    const uint64_t each = n->launch.side * GQUERY_NEAREST_EACH;
-    const uint64_t tiles = (limit - first + each - 1) / each * ((n->queries + each - 1) / each);
-
     n->launch.first = first;
     n->launch.limit = limit;
     n->shorten.last = limit == q->c->query.tables[0].rows;
-    return gquery_batch_begin(q) &&
-           gquery_launch(q, q->device->nearest, tiles < n->blocks ? tiles : n->blocks, n->threads,
-                         0, &n->launch) &&
+    return gquery_batch_begin(q) && launch_pairs(q, n) &&
            gquery_launch(q, q->device->shorten, n->queries, q->device->select_threads, 0, &n->shorten) &&
            gquery_batch_end(q, 0);
 }

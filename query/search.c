@@ -498,21 +498,9 @@ GVM_KERNEL(query_keep, gquery_select, p)
  * takes EACH of both and adds to the sums of their pairs. */
 
 #define EACH GQUERY_NEAREST_EACH
-#define CHUNK 16u        /* elements, or words of 32 bits */
+#define CHUNK 16u        /* elements */
 #define STEP (CHUNK + 1) /* so that threads beside each other read from different banks */
 #define TILE_WORDS (GQUERY_SIDE_MAX * EACH * STEP)
-
-/* Bits 32 * at and on; those behind the last byte are 0. */
-GVM_DEVICE uint32_t bits_at(const uint8_t *from, uint32_t bytes, uint32_t at)
-{
-    uint32_t word = 0, i;
-
-    if (bytes % 4 == 0)
-        return 4 * at < bytes ? ((const uint32_t *)from)[at] : 0;
-    for (i = 0; i < 4 && 4 * at + i < bytes; i++)
-        word |= (uint32_t)from[4 * at + i] << 8 * i;
-    return word;
-}
 
 /* Where rows or queries lie. */
 typedef struct matrix {
@@ -538,12 +526,10 @@ GVM_DEVICE void fill_cell(uint32_t elements, double *tile, uint32_t cell, const 
                                              : element_f16(((const uint16_t *)from)[at]);
         break;
     case GQUERY_ELEMENTS_F64: tile[cell] = is_there ? ((const double *)from)[at] : 0; break;
-    case GQUERY_ELEMENTS_I16:
+    default:
         tile[cell] = !is_there    ? 0
                      : m->is_wide ? ((const double *)from)[at]
                                   : ((const int16_t *)from)[at];
-        break;
-    default: ((uint32_t *)tile)[cell] = from != NULL ? bits_at(from, m->pitch, at) : 0;
     }
 }
 
@@ -568,9 +554,7 @@ GVM_DEVICE void add_cells(uint32_t elements, uint32_t metric, sums *s, const dou
     case GQUERY_ELEMENTS_F16:
         add_float(metric, s, ((const float *)rows)[row], ((const float *)queries)[query]);
         break;
-    case GQUERY_ELEMENTS_F64:
-    case GQUERY_ELEMENTS_I16: add_double(metric, s, rows[row], queries[query]); break;
-    default: add_bits(metric, s, ((const uint32_t *)rows)[row], ((const uint32_t *)queries)[query]);
+    default: add_double(metric, s, rows[row], queries[query]);
     }
 }
 
@@ -638,11 +622,12 @@ GVM_DEVICE void append_pairs(const gquery_nearest *p, uint32_t elements, uint32_
     }
 }
 
+#include "query/kernel_products.h"
+
 GVM_DEVICE void find_pairs(const gquery_nearest *p, uint32_t elements, uint32_t metric,
                            double *row_tile, double *query_tile)
 {
     const uint32_t each = p->side * EACH;
-    const uint32_t units = elements == GQUERY_ELEMENTS_BITS ? (p->count + 31) / 32 : p->count;
     const uint64_t across = (p->query_count + each - 1) / each;
     const uint64_t tiles = (p->limit - p->first + each - 1) / each * across;
     matrix rows = {bytes_at(p->values), 0, p->limit, p->stride, 0};
@@ -661,7 +646,7 @@ GVM_DEVICE void find_pairs(const gquery_nearest *p, uint32_t elements, uint32_t 
             s[i].d = s[i].d_square = 0;
             s[i].bits = s[i].bits_of_both = 0;
         }
-        for (part = 0; part < units; part += CHUNK) {
+        for (part = 0; part < p->count; part += CHUNK) {
             fill_tile(p, elements, row_tile, &rows, part);
             fill_tile(p, elements, query_tile, &queries, part);
             gvm_block_sync();
@@ -699,14 +684,23 @@ GVM_KERNEL(query_nearest, gquery_nearest, p)
     case GQUERY_ELEMENTS_F64:
         find_pairs_by_metric(&p, GQUERY_ELEMENTS_F64, row_tile, query_tile);
         break;
-    case GQUERY_ELEMENTS_I16:
-        find_pairs_by_metric(&p, GQUERY_ELEMENTS_I16, row_tile, query_tile);
+    default: find_pairs_by_metric(&p, GQUERY_ELEMENTS_I16, row_tile, query_tile);
+    }
+}
+
+GVM_KERNEL_BOUNDED(query_products, gquery_nearest, p, GQUERY_SIDE_MAX *GQUERY_SIDE_MAX, 2)
+{
+    GVM_SHARED(cells, row_tiles, PRODUCT_WORDS / HALF);
+    GVM_SHARED(cells, query_tiles, PRODUCT_WORDS / HALF);
+
+    switch (p.elements) {
+    case GQUERY_ELEMENTS_F32:
+        find_products(&p, GQUERY_ELEMENTS_F32, row_tiles->c, query_tiles->c);
         break;
-    default:
-        if (p.metric == GQUERY_HAMMING)
-            find_pairs(&p, GQUERY_ELEMENTS_BITS, GQUERY_HAMMING, row_tile, query_tile);
-        else
-            find_pairs(&p, GQUERY_ELEMENTS_BITS, GQUERY_JACCARD, row_tile, query_tile);
+    case GQUERY_ELEMENTS_F16:
+        find_products(&p, GQUERY_ELEMENTS_F16, row_tiles->c, query_tiles->c);
+        break;
+    default: find_products(&p, GQUERY_ELEMENTS_BITS, row_tiles->c, query_tiles->c);
     }
 }
 

@@ -76,24 +76,33 @@ typedef struct gquery_select {
 } gquery_select;
 
 /* query_nearest: for each pair of a row of [first, limit) and a query, an entry (GQUERY_ORDER_KEY of the distance, the row) is appended to the query's list, if it is not above the
- * list's bound; not of rows whose bit in `marked` or `nulls` is 0. A block has side * side threads. Dynamic shared memory: none. */
+ * list's bound; not of rows whose bit in `marked` or `nulls` is 0. A block has side * side threads. Dynamic shared memory: none.
+ * query_products: the same; faster where lists have bounds. See gquery_has_products(); of bits only this one. */
 #define GQUERY_SIDE_MAX 16u
-#define GQUERY_NEAREST_EACH 4u /* rows, and queries, of a thread */
-#define GQUERY_SIDE_SOFT 1u    /* threads of a block are not faster together there */
+#define GQUERY_NEAREST_EACH 4u  /* rows, and queries, of a thread */
+#define GQUERY_PRODUCTS_EACH 8u /* the same of query_products */
+#define GQUERY_SIDE_SOFT 1u     /* threads of a block are not faster together there */
 
 typedef struct gquery_nearest {
     uint64_t values;
-    uint64_t nulls;         /* as of gquery_source; 0: none is NULL */
-    uint64_t marked;        /* a bitmap; 0: all rows are wanted */
-    uint64_t queries;       /* query_bytes each, as gquery_distance.query */
-    uint64_t query_squares; /* double for each: gquery_distance.query_square */
-    uint64_t lists;         /* gquery_list for each, of 2 words */
-    uint64_t first, limit;  /* rows */
+    uint64_t nulls;   /* as of gquery_source; 0: none is NULL */
+    uint64_t marked;  /* a bitmap; 0: all rows are wanted */
+    uint64_t queries; /* query_bytes each, as gquery_distance.query */
+    uint64_t query_squares; /* double for each: the sum of the squares of its elements, of bits how many are 1 */
+    uint64_t lists;        /* gquery_list for each, of 2 words */
+    uint64_t first, limit; /* rows */
     uint64_t query_count;
     uint32_t stride, count, query_bytes; /* as of gquery_distance */
     uint32_t elements, metric;
     uint32_t side;
 } gquery_nearest;
+
+static inline bool gquery_has_products(uint32_t elements, uint32_t metric)
+{
+    return elements == GQUERY_ELEMENTS_BITS ||
+           (metric != GQUERY_L1 &&
+            (elements == GQUERY_ELEMENTS_F32 || elements == GQUERY_ELEMENTS_F16));
+}
 
 /* query_shorten, a block for each list: of more than k entries the first k are left, and the k-th becomes the bound. They are also in its list of `kept`,
  * whose max is k; last: of those with fewer entries, too, with words of -1 behind them. Dynamic shared memory: none. */

@@ -39,7 +39,8 @@ extern const unsigned char *const gvmi_image_cuda_query_search;
 static gvm_device *device;
 static gvm_device_info info = {.struct_size = sizeof info};
 static CUmodule module;
-static CUfunction distance_kernel, select_kernel, keep_kernel, nearest_kernel, shorten_kernel;
+static CUfunction distance_kernel, select_kernel, keep_kernel, nearest_kernel, products_kernel,
+    shorten_kernel;
 static gvm_buffer *memory;
 static uint64_t state, base;
 static unsigned warp;
@@ -330,10 +331,14 @@ static void draw_many(many *m)
         uint8_t *query = mirror + POINTS_AT + i * d->p.query_bytes;
 
         memset(query, 0, d->p.query_bytes);
-        if (d->size == 0)
+        if (d->size == 0) {
             draw_bits(d, query, d->p.query_bytes);
-        else
+            d->p.query_square = 0;
+            for (uint32_t b = 0; b < d->p.query_bytes; b++)
+                d->p.query_square += __builtin_popcount(query[b]);
+        } else {
             draw_query(d, query);
+        }
         memcpy(mirror + SQUARES_AT + 8 * i, &d->p.query_square, 8);
     }
     for (uint32_t i = 0; i < ROWS_MAX / 8 + 1; i++) {
@@ -349,13 +354,15 @@ static bool run_many(const many *m)
     uint64_t first = 0;
 
     do {
+        const bool by_products = gquery_has_products(m->p.elements, m->p.metric) &&
+                                 (m->p.elements == GQUERY_ELEMENTS_BITS || draw(2) == 0);
         gquery_nearest p = m->p;
 
         p.first = first;
         p.limit = first = draw(2) == 0 ? m->d.rows : first + draw(m->d.rows - first + 1);
         shorten.last = first == m->d.rows;
-        if ((p.first < p.limit &&
-             !launch(nearest_kernel, 1 + (unsigned)draw(4), p.side * p.side, 0, &p)) ||
+        if ((p.first < p.limit && !launch(by_products ? products_kernel : nearest_kernel,
+                                          1 + (unsigned)draw(4), p.side * p.side, 0, &p)) ||
             !launch(shorten_kernel, (unsigned)p.query_count, warp, 0, &shorten))
             return false;
     } while (first < m->d.rows);
@@ -511,6 +518,7 @@ static bool open_device(void)
         gvmi_cu->cuModuleGetFunction(&select_kernel, module, "query_select") != CUDA_SUCCESS ||
         gvmi_cu->cuModuleGetFunction(&keep_kernel, module, "query_keep") != CUDA_SUCCESS ||
         gvmi_cu->cuModuleGetFunction(&nearest_kernel, module, "query_nearest") != CUDA_SUCCESS ||
+        gvmi_cu->cuModuleGetFunction(&products_kernel, module, "query_products") != CUDA_SUCCESS ||
         gvmi_cu->cuModuleGetFunction(&shorten_kernel, module, "query_shorten") != CUDA_SUCCESS ||
         gvm_buffer_create(device, 16 * MIB, NULL, &memory) != GVM_OK ||
         gvm_buffer_commit(memory, 0, 16 * MIB) != GVM_OK)
