@@ -509,6 +509,25 @@ def test_awake_is_never_taken_and_asleep_is(keeper, publish):
     assert b.resident_bytes == b.size and a.resident_bytes < a.size
 
 
+def test_wake_that_finds_no_room_leaves_what_another_thread_woke(keeper, publish, monkeypatch):
+    """Between its lease and the look at where the bytes are, another thread wakes the model, and relies on that."""
+    publish({"x": numpy.ones(3)})
+    model = models.attach("/model", keeper=keeper, awake=False)
+
+    def look(self):
+        other = threading.Thread(target=self.wake)
+        other.start()
+        other.join()
+        return 0
+
+    monkeypatch.setattr(models.Model, "resident_bytes", property(look))
+    with pytest.raises(MemoryError, match="no room"):
+        model.wake(resident=True)
+    assert model.awake and model.info().read_leases == 1
+    model.sleep()
+    assert not model.awake and model.info().read_leases == 0
+
+
 def test_mapped_can_be_touched_asleep(keeper, publish):
     publish(fill(3))
     model = models.attach("/model", keeper=keeper, mapped=True)
