@@ -97,6 +97,7 @@ class Model(models.Model):
         dtype = _DTYPES.get(layout.dtype)
         if dtype is None:
             raise TypeError(f"PyTorch {torch.__version__} has no type {_NAMES[layout.dtype]}")
+        super()._make(view, layout)  # checks that it is there, and aligned
         whole = torch.from_dlpack(view.array(0, self._start + layout.offset, "|u1", (layout.size,)))
         if not layout.size:
             return torch.empty(layout.shape, dtype=dtype, device=whole.device)
@@ -108,7 +109,18 @@ class Model(models.Model):
 
         As module.load_state_dict(…, strict=strict, assign=True), but names that were tied are one parameter. The module may be on
         the device "meta" before. Buffers that it writes, as running means in training, are to be its own: clone them afterwards.
+        A module that does not fit stays as it was.
         """
+        kept = [(part, dict(part._parameters), dict(part._buffers)) for part in module.modules()]
+        try:
+            self._load_into(module, strict)
+        except BaseException:
+            for part, parameters, buffers in kept:
+                part._parameters.update(parameters)
+                part._buffers.update(buffers)
+            raise
+
+    def _load_into(self, module: torch.nn.Module, strict: bool) -> None:
         buffers = dict(module.named_buffers(remove_duplicate=False))
         state = {key: self[key] if key in buffers else self._parameter(key) for key in self}
         module.load_state_dict(state, strict=strict, assign=True)
