@@ -268,7 +268,7 @@ def make_dense(name: str, source: Source) -> Source:
             for i in range(rows[dimension]):
                 yield from copy(dimension + 1, at + i * strides[dimension])
 
-    data = memoryview(b"".join(copy(0, 0)))
+    data = memoryview(source.owner.tobytes() if isinstance(source.owner, memoryview) else b"".join(copy(0, 0)))
     return Source(source.dtype, rows, strides_of(rows), _gvmem.read_buffer(data), None, data)
 
 
@@ -434,7 +434,7 @@ class File:
 
     def __init__(self, path: Any):
         self.path = os.fspath(path)
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO has no bytes, and is not waited for
         try:
             size = os.fstat(self._fd).st_size
             length = read_length(self._read(0, min(size, _LENGTH.size)), size)

@@ -1,4 +1,8 @@
 """What is taken as a tensor of a model, and what is refused before anything is published."""
+import os
+import threading
+import tracemalloc
+
 import numpy
 import pytest
 
@@ -82,3 +86,38 @@ def test_lengths_are_any_integers(keeper):
     assert model["x"].shape == (2, 1) and model["y"].shape == (1,)
     with pytest.raises(TypeError):
         models.Tensor("F32", (2.0,), bytes(8))
+
+
+def test_gaps_are_copied_without_an_object_for_each_element(keeper):
+    """Not element by element in Python: that takes a hundred bytes for each."""
+    base = numpy.arange(MIB, dtype="u4").astype("u1").reshape(1024, -1)
+    tracemalloc.start()
+    try:
+        models.publish({"x": base[:, ::2], "t": base[:, :1000].T}, "/model", keeper=keeper)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    model = models.attach("/model", keeper=keeper)
+    keeper.drop("/model")
+    assert (numpy.asarray(model["x"]) == base[:, ::2]).all() and (numpy.asarray(model["t"]) == base[:, :1000].T).all()
+    assert peak < 16 * MIB
+
+
+def test_fifo_is_no_file_and_is_not_waited_for(keeper, tmp_path):
+    path, said = tmp_path / "fifo", []
+    os.mkfifo(path)
+
+    def publish():
+        try:
+            models.publish_files(path, "/never", keeper=keeper)
+        except ValueError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    thread.join(10)
+    waited = thread.is_alive()
+    if waited:
+        os.close(os.open(path, os.O_WRONLY))
+        thread.join()
+    assert not waited and "fifo is no file of safetensors: 0 bytes" in said[0]
