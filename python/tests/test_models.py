@@ -537,6 +537,27 @@ def test_mapped_can_be_touched_asleep(keeper, publish):
     assert all((arrays[key] == wanted).all() for key, wanted in fill(3).items())
 
 
+def test_mapped_ends_the_process_if_it_is_touched_while_it_moves(keeper, publish, start_child):
+    """As the documentation says, too."""
+    publish(fill(3))
+    child = start_child("""
+from gvmem import models
+model = models.attach("/model", keeper=keeper, mapped=True)
+array = numpy.asarray(model["a"])
+model.sleep()
+say("asleep")
+while True: array.sum()
+""")
+    assert child.read() == "asleep"
+    model = models.attach("/model", keeper=keeper, awake=False)
+    deadline = time.monotonic() + 60
+    while child.process.poll() is None and time.monotonic() < deadline:
+        keeper.evict("/model")
+        model.wake()
+        model.sleep()
+    assert child.process.poll() == -11
+
+
 def test_touched_asleep_ends_the_process(publish, start_child):
     """As the documentation says first."""
     publish(fill(3))
