@@ -61,7 +61,10 @@ def publish(model: Union[torch.nn.Module, Mapping[str, Any]], name: str, *, keep
     """
     state = model.state_dict(keep_vars=True) if isinstance(model, torch.nn.Module) else model
     sources = {key: _source(key, value) for key, value in state.items()}
-    number = device if isinstance(device, int) or device is None else torch.device(device).index
+    place = device if isinstance(device, int) or device is None else torch.device(device)
+    if isinstance(place, torch.device) and place.type != "cuda":
+        raise ValueError(f"a model is on a GPU, and cannot be on {place}")
+    number = place.index if isinstance(place, torch.device) else place
     on_gpu = next((source.device for source in sources.values() if source.device is not None), None)
     stream = None if on_gpu is None else stream_number(torch.cuda.current_stream(on_gpu))
     models.publish_sources(sources, name, keeper=keeper, version=version, metadata=metadata, replace=replace, mode=mode, device=number,

@@ -197,6 +197,9 @@ def test_device_is_a_number_or_as_torch_writes_it(keeper, publish):
         model = gvmem.torch.attach("/model", keeper=keeper)
         assert model.device == wanted and model["x"].sum() == 3
         model.close()
+    for device in ("cpu", torch.device("meta")):
+        with pytest.raises(ValueError, match="cannot be on"):
+            gvmem.torch.publish({"x": torch.ones(3)}, "/never", keeper=keeper, device=device)
 
 
 def test_sleep_by_stream_number_and_close(keeper, publish):
