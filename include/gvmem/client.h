@@ -16,8 +16,8 @@
  * time, over all processes. If the object is on the device and nobody wants it otherwise, acquire
  * and release are one atomic operation each on memory shared with the keeper, without a system
  * call. Without a lease nothing need be mapped: what was moved to host memory is unmapped in every process, and
- * a kernel that reads it, or writes it, loses its context. With GVM_OPEN_MAPPED it is mapped again where it went: reading without a
- * lease meets bytes of any time, and loses the context only while a chunk is being moved, in either direction; writing loses data.
+ * a kernel that reads it, or writes it, loses its context. With GVM_OPEN_MAPPED reading without a lease
+ * is harmless, but may meet bytes of any time; writing loses data.
  *
  * An object goes when its creator closes it or ends, unless it was published (gvm_object_publish()),
  * sealed, or created with GVM_OBJECT_KEEP. Nothing outlives the keeper itself. When the keeper ends,
@@ -182,9 +182,8 @@ enum {
     GVM_OPEN_SAME_ADDRESS = 1u << 1,
     /* The name is that of a link (gvm_object_link()). */
     GVM_OPEN_LINK = 1u << 2,
-    /* Keep all of it mapped, what is in host memory too, for kernels that read without a lease when nothing moves: for
-     * as long as a move takes, what is moved is not mapped. Opening and every move then map host memory in this process, which takes
-     * the driver about 9 us a MiB. */
+    /* Keep all of it mapped, what is in host memory too, for kernels that read without a lease. Opening and
+     * every move then map host memory in this process, which takes the driver about 9 us a MiB. */
     GVM_OPEN_MAPPED = 1u << 3,
 };
 

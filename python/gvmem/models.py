@@ -414,8 +414,8 @@ def attach(name: str, *, keeper: Any = None, awake: bool = True, version: Option
     It is awake until sleep(), as long as this object or something that was made of a tensor is there. With awake=False pressure
     may take it, and it is used inside `with model:`.
 
-    A tensor that is touched while the model sleeps loses the CUDA context. With mapped=True it is read from the host instead, but
-    for the moments in which the keeper moves it; each move pays for that (GVM_OPEN_MAPPED of gvmem/client.h).
+    A tensor that is touched while the model sleeps loses the CUDA context. With mapped=True it is read from the host instead:
+    all of it stays mapped, which each move pays for (GVM_OPEN_MAPPED of gvmem/client.h).
 
     version: ValueError unless it is of that one. timeout: seconds, for the lease. hint: how a lease brings it in (Object.read()).
     """
