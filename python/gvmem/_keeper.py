@@ -206,7 +206,7 @@ class Keeper:
              link: bool = False) -> Object:
         """Opens an object by its name.
 
-        mapped: host memory stays mapped, for kernels that read without a lease. same_address: fail rather than have it at
+        mapped: what moves to host memory is mapped again, for kernels that read without a lease; not while it moves. same_address: fail rather than have it at
         another address than its creator. link: the name is that of a link, which opens it read-only if nothing else is said.
         """
         flags = _gvmem.OPEN_READONLY if (link if readonly is None else readonly) else 0

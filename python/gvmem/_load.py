@@ -152,7 +152,7 @@ def _from_texts(name: str, texts: Sequence[Any]) -> _Column:
 def _from_times(name: str, times: Any) -> _Column:
     """NumPy's datetime64. NaT is NULL, and so is what a mask hides."""
     mask = None
-    if _is_masked(times):
+    if is_masked(times):
         times, mask = times.data, times.mask if times.mask.shape else None
     if times.ndim != 1:
         raise TypeError(f'column "{name}": times in {times.ndim} dimensions have no type in SQL')
@@ -218,7 +218,7 @@ def _from_offsets(name: str, values: Values, view: Any, code: str) -> _Column:
     return _column(name, "+L", rows, data, validity, moved, element, elements=view.shape[0])
 
 
-def _is_masked(values: Any) -> bool:
+def is_masked(values: Any) -> bool:
     """Whether it is a masked array of NumPy."""
     return hasattr(values, "mask") and hasattr(values, "filled")
 
@@ -239,7 +239,7 @@ def _from_anything(name: str, values: Any) -> _Column:
         values = values.tolist()
     if isinstance(values, (list, tuple)):
         return _from_texts(name, values)
-    if _is_masked(values):
+    if is_masked(values):
         masked = values.mask
         return _from_values(name, Values(values.data, validity=~masked if masked.shape else None))
     return _from_values(name, Values(values))

@@ -12,10 +12,12 @@ import os
 import struct
 from bisect import bisect_right
 from math import prod
+from operator import index
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from . import _gvmem
 from ._array import stream_number
+from ._load import is_masked
 
 ALIGN = 256  # of a block in its object
 HEADER_BYTES_MAX = 100_000_000  # of safetensors' own readers
@@ -85,7 +87,7 @@ class Tensor:
     __slots__ = ("dtype", "shape", "data")
 
     def __init__(self, dtype: str, shape: Iterable[int], data: Any):
-        self.dtype, self.shape, self.data = dtype, tuple(shape), memoryview(data).cast("B")
+        self.dtype, self.shape, self.data = dtype, _integers(shape), memoryview(data).cast("B")
         if dtype not in TYPES:
             raise ValueError(f'"{dtype}" is no type of tensors: {", ".join(TYPES)}')
         if any(length < 0 for length in self.shape) or prod(self.shape) * TYPES[dtype].bytes != self.data.nbytes:
@@ -93,6 +95,10 @@ class Tensor:
 
 
 # ---- what others have
+
+
+def _integers(numbers: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(int(index(number)) for number in numbers)
 
 
 def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -161,11 +167,25 @@ def _of_cuda_interface(value: Any, device: int, stream: Optional[int]) -> Source
     dtype = _BY_CODE.get(said["typestr"].lstrip("<|="))
     if dtype is None:
         raise TypeError(f'elements of type "{said["typestr"]}" are none of a model\'s')
-    itemsize, shape, strides = TYPES[dtype].bytes, tuple(said["shape"]), said.get("strides")
+    itemsize, shape, steps = TYPES[dtype].bytes, tuple(said["shape"]), said.get("strides")
+    if said.get("mask") is not None:
+        raise TypeError("it has a mask")
+    if steps is not None and any(step % itemsize for step in steps):
+        raise TypeError(f"its strides {steps} are no multiples of {itemsize} bytes: make it contiguous first")
     if said.get("stream") is not None:
         _gvmem.order_streams(device, said["stream"], stream or 0)
-    strides = strides_of(shape) if strides is None else tuple(stride // itemsize for stride in strides)
+    strides = strides_of(shape) if steps is None else tuple(step // itemsize for step in steps)
     return Source(dtype, shape, strides, said["data"][0], device, (value, said))
+
+
+def _check(source: Source) -> Source:
+    """As a header can have it."""
+    shape, strides = _integers(source.shape), _integers(source.strides)
+    if len(strides) != len(shape) or not all(0 <= length < 2**63 for length in shape):
+        raise TypeError(f"its lengths are {shape}, its strides {strides}")
+    if prod(shape) and any(stride < 0 and length > 1 for stride, length in zip(strides, shape)):
+        raise TypeError(f"its strides {strides} are negative: make it contiguous first")
+    return source._replace(shape=shape, strides=tuple(map(abs, strides)))
 
 
 def read_source(name: str, value: Any, device: int, stream: Any) -> Source:
@@ -176,6 +196,8 @@ def read_source(name: str, value: Any, device: int, stream: Any) -> Source:
             source = value
         elif isinstance(value, Tensor):
             source = Source(value.dtype, value.shape, strides_of(value.shape), _gvmem.read_buffer(value.data), None, value.data)
+        elif is_masked(value):
+            raise TypeError("it is masked: fill what is hidden, by filled()")
         elif hasattr(value, "__dlpack_device__"):
             if value.__dlpack_device__()[0] in (_CUDA, _CUDA_MANAGED):
                 source = _of_dlpack(value, number or 1)
@@ -188,7 +210,8 @@ def read_source(name: str, value: Any, device: int, stream: Any) -> Source:
             source = _of_cuda_interface(value, device, number)
         else:
             source = _of_buffer(value)
-    except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        source = _check(source)
+    except (TypeError, ValueError, LookupError, AttributeError, BufferError, RuntimeError) as error:
         raise TypeError(f'"{name}", of {type(value).__name__}, is no tensor of a model: {error}') from None
     if len(source.shape) > _DIMENSIONS_MAX:
         raise TypeError(f'"{name}" has {len(source.shape)} dimensions, of which {_DIMENSIONS_MAX} are the most')
@@ -245,7 +268,7 @@ def make_dense(name: str, source: Source) -> Source:
             for i in range(rows[dimension]):
                 yield from copy(dimension + 1, at + i * strides[dimension])
 
-    data = memoryview(b"".join(copy(0, 0)))
+    data = memoryview(source.owner.tobytes() if isinstance(source.owner, memoryview) else b"".join(copy(0, 0)))
     return Source(source.dtype, rows, strides_of(rows), _gvmem.read_buffer(data), None, data)
 
 
@@ -411,7 +434,7 @@ class File:
 
     def __init__(self, path: Any):
         self.path = os.fspath(path)
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO has no bytes, and is not waited for
         try:
             size = os.fstat(self._fd).st_size
             length = read_length(self._read(0, min(size, _LENGTH.size)), size)

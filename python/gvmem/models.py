@@ -221,16 +221,15 @@ class Model(Mapping[str, Any]):
         """
         if self._awake.lease is None:
             lease = self._acquire(timeout)
-            with self._lock:
-                taken = self._awake.lease is None  # or else another thread was faster, and this lease goes
-                if taken:
-                    self._begin_locked()
-                    self._awake.lease = lease
-            if taken and resident and self.resident_bytes < self._size:
-                missing = self._size - self.resident_bytes
-                self.sleep()
+            missing = self._size - self.resident_bytes if resident else 0
+            if missing > 0:  # no other thread has seen it awake by this lease
+                lease.end(None)
                 raise errors.Nospace(f'cannot wake the model "{self.name}": {missing} of its {self._size} bytes have no room on the '
                                      "device beside what is in use; let others sleep, or raise the keeper's device budget")
+            with self._lock:
+                if self._awake.lease is None:  # or else another thread was faster, and this lease goes
+                    self._begin_locked()
+                    self._awake.lease = lease
         elif resident and self.resident_bytes < self._size:
             raise errors.Nospace(f'the model "{self.name}" is awake, and {self._size - self.resident_bytes} of its bytes are on the '
                                  "host: sleep(), and wake() when there is room")

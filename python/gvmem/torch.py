@@ -61,7 +61,10 @@ def publish(model: Union[torch.nn.Module, Mapping[str, Any]], name: str, *, keep
     """
     state = model.state_dict(keep_vars=True) if isinstance(model, torch.nn.Module) else model
     sources = {key: _source(key, value) for key, value in state.items()}
-    number = device if isinstance(device, int) or device is None else torch.device(device).index
+    place = device if isinstance(device, int) or device is None else torch.device(device)
+    if isinstance(place, torch.device) and place.type != "cuda":
+        raise ValueError(f"a model is on a GPU, and cannot be on {place}")
+    number = place.index if isinstance(place, torch.device) else place
     on_gpu = next((source.device for source in sources.values() if source.device is not None), None)
     stream = None if on_gpu is None else stream_number(torch.cuda.current_stream(on_gpu))
     models.publish_sources(sources, name, keeper=keeper, version=version, metadata=metadata, replace=replace, mode=mode, device=number,
@@ -97,6 +100,7 @@ class Model(models.Model):
         dtype = _DTYPES.get(layout.dtype)
         if dtype is None:
             raise TypeError(f"PyTorch {torch.__version__} has no type {_NAMES[layout.dtype]}")
+        super()._make(view, layout)  # checks that it is there, and aligned
         whole = torch.from_dlpack(view.array(0, self._start + layout.offset, "|u1", (layout.size,)))
         if not layout.size:
             return torch.empty(layout.shape, dtype=dtype, device=whole.device)
@@ -108,7 +112,18 @@ class Model(models.Model):
 
         As module.load_state_dict(…, strict=strict, assign=True), but names that were tied are one parameter. The module may be on
         the device "meta" before. Buffers that it writes, as running means in training, are to be its own: clone them afterwards.
+        A module that does not fit stays as it was.
         """
+        kept = [(part, dict(part._parameters), dict(part._buffers)) for part in module.modules()]
+        try:
+            self._load_into(module, strict)
+        except BaseException:
+            for part, parameters, buffers in kept:
+                part._parameters.update(parameters)
+                part._buffers.update(buffers)
+            raise
+
+    def _load_into(self, module: torch.nn.Module, strict: bool) -> None:
         buffers = dict(module.named_buffers(remove_duplicate=False))
         state = {key: self[key] if key in buffers else self._parameter(key) for key in self}
         module.load_state_dict(state, strict=strict, assign=True)

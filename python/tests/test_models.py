@@ -509,6 +509,25 @@ def test_awake_is_never_taken_and_asleep_is(keeper, publish):
     assert b.resident_bytes == b.size and a.resident_bytes < a.size
 
 
+def test_wake_that_finds_no_room_leaves_what_another_thread_woke(keeper, publish, monkeypatch):
+    """Between its lease and the look at where the bytes are, another thread wakes the model, and relies on that."""
+    publish({"x": numpy.ones(3)})
+    model = models.attach("/model", keeper=keeper, awake=False)
+
+    def look(self):
+        other = threading.Thread(target=self.wake)
+        other.start()
+        other.join()
+        return 0
+
+    monkeypatch.setattr(models.Model, "resident_bytes", property(look))
+    with pytest.raises(MemoryError, match="no room"):
+        model.wake(resident=True)
+    assert model.awake and model.info().read_leases == 1
+    model.sleep()
+    assert not model.awake and model.info().read_leases == 0
+
+
 def test_mapped_can_be_touched_asleep(keeper, publish):
     publish(fill(3))
     model = models.attach("/model", keeper=keeper, mapped=True)
@@ -516,6 +535,27 @@ def test_mapped_can_be_touched_asleep(keeper, publish):
     model.sleep()
     assert keeper.evict("/model") > 0 and model.resident_bytes == 0
     assert all((arrays[key] == wanted).all() for key, wanted in fill(3).items())
+
+
+def test_mapped_ends_the_process_if_it_is_touched_while_it_moves(keeper, publish, start_child):
+    """As the documentation says, too."""
+    publish(fill(3))
+    child = start_child("""
+from gvmem import models
+model = models.attach("/model", keeper=keeper, mapped=True)
+array = numpy.asarray(model["a"])
+model.sleep()
+say("asleep")
+while True: array.sum()
+""")
+    assert child.read() == "asleep"
+    model = models.attach("/model", keeper=keeper, awake=False)
+    deadline = time.monotonic() + 60
+    while child.process.poll() is None and time.monotonic() < deadline:
+        keeper.evict("/model")
+        model.wake()
+        model.sleep()
+    assert child.process.poll() == -11
 
 
 def test_touched_asleep_ends_the_process(publish, start_child):

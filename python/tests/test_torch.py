@@ -1,5 +1,6 @@
 """Models of PyTorch: modules and state dicts, published and attached. Skipped where PyTorch is missing."""
 import gc
+import struct
 
 import pytest
 
@@ -119,6 +120,35 @@ def test_module_that_fits_not_is_refused(keeper, publish):
     gvmem.torch.attach("/model", keeper=keeper, module=other, strict=False).close()
 
 
+@pytest.mark.parametrize("width, device", [(8, "cpu"), (16, "meta")])
+def test_module_that_fits_not_stays_as_it_was(keeper, publish, width, device):
+    """Whether shapes differ or something is missing: what is its own it keeps, and can load anew."""
+    publish(make_net())
+    with torch.device(device):
+        net = Net(width)
+    before = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    with pytest.raises(RuntimeError, match="size mismatch|lost"):
+        gvmem.torch.attach("/model", keeper=keeper, module=net)
+    after = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    assert all(after[key] is tensor for key, tensor in before.items()) and net.head.weight is net.embed.weight
+    gc.collect()
+    assert [info.read_leases for info in keeper.objects()] == [0]
+
+
+def test_tensor_out_of_line_is_refused(keeper):
+    """As an array is: a kernel that reads it would lose the context."""
+    text = b'{"x":{"dtype":"F64","shape":[2],"data_offsets":[1,17]},"y":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}'.ljust(248)
+    with keeper.create("/forged", 4096, metadata=b"gvmem-model 1 2 ") as obj:
+        obj.copy_in(struct.pack("<Q", len(text)) + text)
+        obj.seal()
+        model = gvmem.torch.attach("/forged", keeper=keeper)
+        with pytest.raises(ValueError, match="not aligned"):
+            model["x"]
+        assert model["y"].tolist() == [0, 0]
+        model.close()
+    keeper.drop("/forged")
+
+
 def test_module_keeps_its_model_awake(keeper, publish):
     net, x = make_net(), torch.arange(10)
     publish(net)
@@ -167,6 +197,9 @@ def test_device_is_a_number_or_as_torch_writes_it(keeper, publish):
         model = gvmem.torch.attach("/model", keeper=keeper)
         assert model.device == wanted and model["x"].sum() == 3
         model.close()
+    for device in ("cpu", torch.device("meta")):
+        with pytest.raises(ValueError, match="cannot be on"):
+            gvmem.torch.publish({"x": torch.ones(3)}, "/never", keeper=keeper, device=device)
 
 
 def test_sleep_by_stream_number_and_close(keeper, publish):
