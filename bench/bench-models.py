@@ -9,7 +9,7 @@ restart   a process that has a model is killed, and another one, which has a con
 requests  models of a quarter of that under a budget for ten of them, requests by Zipf's law, one at a time: time to the first kernel, and bytes that were there
           already, beside LRU and Belady's optimum on the same sequence
 copies    one model in pinned memory, copied over one of before, and into new tensors of PyTorch's allocator, with expandable segments too
-saver     torch_memory_saver, with backups in host memory: pause() of the one, resume() of the other
+saver     torch_memory_saver, with backups in host memory, which it makes in each pause() or keeps: pause() of the one, resume() of the other
 
 Parts that need what is not installed are left out, with the reason. On a software GPU (GVMEM_DRIVER=soft) NumPy takes PyTorch's place unless --torch is given, and the last two
 are left out. With -o the figures are recorded as JSON, after each part anew. Without PyTorch or a GPU it prints so and exits with 77; a part of the first three that fails, or
@@ -437,17 +437,19 @@ def measure_saver(bench):
         bench.measure_link(process)
         digests = [process.ask("publish", number=number, seed=number + 1, sizes=sizes) for number in range(2)]
         process.ask("wake", number=0)
-        times = []
-        for i in range(2 + bench.arguments.rounds):
-            asleep, said = process.ask("sleep", number=i % 2), process.ask("wake", number=1 - i % 2)
-            if process.ask("check", number=1 - i % 2) != digests[1 - i % 2]:
-                raise LeftOut("a graph read other bytes after resume()")
-            times.append((asleep * 1e3, (asleep + said["wake"]) * 1e3, (asleep + said["first"]) * 1e3))
-    floor, times = bench.floor_ms(sum(sizes)), times[2:]
-    bench.head("torch_memory_saver, backups in host memory, one process")
-    bench.add("saver", "pause", "ms", [t[0] for t in times])
-    bench.add("saver", "pause of one and resume of the other", "ms", [t[1] for t in times], floor)
-    bench.add("saver", "the same, to the end of a first kernel", "ms", [t[2] for t in times], floor)
+        bench.head("torch_memory_saver, backups in host memory, one process")
+        for keep, warm, rounds in ((False, 0, 2), (True, 2, max(2, bench.arguments.rounds))):  # an even number of turns, so that the first is awake again
+            process.ask("keep_backups", keep=keep)
+            times = []
+            for i in range(warm + rounds // 2 * 2):
+                asleep, said = process.ask("sleep", number=i % 2), process.ask("wake", number=1 - i % 2)
+                if process.ask("check", number=1 - i % 2) != digests[1 - i % 2]:
+                    raise LeftOut("a graph read other bytes after resume()")
+                times.append((asleep * 1e3, (asleep + said["wake"]) * 1e3, (asleep + said["first"]) * 1e3))
+            floor, times, what = bench.floor_ms(sum(sizes)), times[warm:], ", backups kept" if keep else ""
+            bench.add("saver", f"pause{what}", "ms", [t[0] for t in times])
+            bench.add("saver", f"pause of one and resume of the other{what}", "ms", [t[1] for t in times], floor)
+            bench.add("saver", f"the same, to the end of a first kernel{what}", "ms", [t[2] for t in times], floor)
 
 
 # ---- the whole
@@ -472,8 +474,8 @@ def parse_arguments():
         if getattr(arguments, name) is None:
             setattr(arguments, name, small if quick else usual)
     unknown = set(arguments.parts) - set(PARTS)
-    if unknown or arguments.processes != sorted(set(arguments.processes)) or arguments.processes[0] < 1 or arguments.size < 8 << 20:
-        parser.error(f"there is no part {', '.join(unknown)}" if unknown else "processes are to be in ascending order, and models to have 8 MiB at least")
+    if unknown or arguments.processes != sorted(set(arguments.processes)) or arguments.processes[0] < 1 or arguments.size < 8 << 20 or arguments.rounds < 1 or arguments.room < 1:
+        parser.error(f"there is no part {', '.join(unknown)}" if unknown else "processes are to be in ascending order, models to have 8 MiB at least; there is one round, and room for one model, at least")
     if "restart" in arguments.parts and "swap" not in arguments.parts:
         parser.error("restart comes with swap")
     return arguments

@@ -311,6 +311,9 @@ class Saver(Common):
         self.saver.pause(f"model{number}")
         return digest
 
+    def keep_backups(self, keep):
+        self.saver.retain_cpu_backup = keep
+
     def wake(self, number):
         start = now()
         self.saver.resume(f"model{number}")
