@@ -189,6 +189,11 @@ void heap_free_block(handle *block, gvm_device *device);
 extern PyMethodDef space_methods[], collection_methods[];
 PyObject *space_create(PyObject *module, PyObject *arguments);
 
+/* arena.c */
+PyObject *arena_create(PyObject *module, PyObject *arguments);
+PyObject *arena_enter(PyObject *module, PyObject *entered);
+bool arena_ready(PyObject *module);
+
 /* stream.c */
 gvm_status stream_wait(gvm_device *device, gvm_stream stream);
 gvm_status stream_order(gvm_device *device, gvm_stream first, gvm_stream second);
