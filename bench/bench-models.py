@@ -9,10 +9,11 @@ restart   a process that has a model is killed, and another one, which has a con
 requests  models of a quarter of that under a budget for ten of them, requests by Zipf's law, one at a time: time to the first kernel, and bytes that were there
           already, beside LRU and Belady's optimum on the same sequence
 copies    one model in pinned memory, copied over one of before, and into new tensors of PyTorch's allocator, with expandable segments too
-saver     torch_memory_saver, with backups in host memory, which it makes in each pause() or keeps: pause() of the one, resume() of the other
+tms       as saver, by torch_memory_saver with backups in host memory, which it makes in each pause(), or keeps
+saver     two models in regions of gvmem.torch.Saver: pause() of the one, resume() of the other
 
-Parts that need what is not installed are left out, with the reason. On a software GPU (GVMEM_DRIVER=soft) NumPy takes PyTorch's place unless --torch is given, and the last two
-are left out. With -o the figures are recorded as JSON, after each part anew. Without PyTorch or a GPU it prints so and exits with 77; a part of the first three that fails, or
+Parts that need what is not installed are left out, with the reason. On a software GPU (GVMEM_DRIVER=soft) NumPy takes PyTorch's place unless --torch is given, and the last three
+are left out. With -o the figures are recorded as JSON, after each part anew. Without PyTorch or a GPU it prints so and exits with 77; a part of the first four that fails, or
 reads wrong bytes, makes it exit with 1.
 """
 import argparse
@@ -35,7 +36,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("swap", "restart", "requests", "copies", "saver")
+PARTS = ("swap", "restart", "requests", "copies", "saver", "tms")
+OWN_PARTS = ("swap", "requests", "saver")  # which fail if they cannot be measured; restart is in swap
 TENSORS, SMALL_TENSORS = 300, 75
 HEADER_BYTES = 64 << 10  # more than a table of 300 tensors takes
 DELAY_NS = 30_000_000  # until all processes have read their orders
@@ -50,6 +52,10 @@ class LeftOut(Exception):
     """Why something is not measured."""
 
 
+class Failed(LeftOut):
+    """It was tried."""
+
+
 def parse_size(text):
     units = {"K": 10, "M": 20, "G": 30, "T": 40}
     number, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in units else (text, "")
@@ -62,6 +68,10 @@ def size_text(size):
 
 def plural(count):
     return f"{count} process{'es' if count > 1 else ''}"
+
+
+def round_up(size, unit):
+    return -(-size // unit) * unit
 
 
 def sizes_of(size, count):
@@ -88,13 +98,13 @@ class Process:
     def answer(self):
         """Of the oldest order that has none."""
         if not select.select([self.process.stdout], [], [], self.limit)[0]:
-            raise LeftOut(f"a process has not answered within {self.limit} s")
+            raise Failed(f"a process has not answered within {self.limit} s")
         line = self.process.stdout.readline()
         if not line:
-            raise LeftOut(f"a process has ended with {self.process.wait()}")
+            raise Failed(f"a process has ended with {self.process.wait()}")
         said = json.loads(line)
         if "error" in said:
-            raise LeftOut(said["error"])
+            raise Failed(said["error"])
         return said["value"]
 
     def ask(self, order, **arguments):
@@ -141,7 +151,7 @@ def keeper(bench, device_bytes, host_bytes):
         try:
             with open(ready, "rb") as said:
                 if not said.readline():
-                    raise LeftOut("the keeper did not start")
+                    raise Failed("the keeper did not start")
             yield path
         finally:
             process.terminate()
@@ -234,7 +244,7 @@ class Swap:
             ask_all(new, "attach", number=number, name=name)
             for said in ask_all(new, "prepare", number=number):
                 if self.known.setdefault(number, said) != said:
-                    raise LeftOut(f"model {number} is {said} in one process, and {self.known[number]} in another")
+                    raise Failed(f"model {number} is {said} in one process, and {self.known[number]} in another")
         self.attached = count
 
     def turn(self, users, old, new):
@@ -245,7 +255,7 @@ class Swap:
         after = users[0].ask("figures")
         for digest in ask_all(users, "check", number=new):
             if digest != self.known[new]["digest"]:
-                raise LeftOut(f"after a swap the graph read other bytes of model {new}")
+                raise Failed(f"after a swap the graph read other bytes of model {new}")
         return asleep, max(s["wake"] for s in said) * 1e3, max(s["first"] for s in said) * 1e3, after["in"] - before["in"]
 
     def measure(self, count, goal):
@@ -279,7 +289,7 @@ class Swap:
             victim.kill()
             said.append(spare.ask("restart", path=self.path, name=NAMES[0], key=key))
             if spare.ask("prepare", number=0)["digest"] != self.known[0]["digest"]:
-                raise LeftOut("a process that was started again read other bytes")
+                raise Failed("a process that was started again read other bytes")
             victim = spare
         self.bench.head(f"a process that has {size_text(self.size)} is killed, and another one with a context attaches that")
         for name, step in (("connect", "connect"), ("connect and attach", "attach")):
@@ -388,7 +398,7 @@ def copy_over(bench, processes):
     for i in range(2 + bench.arguments.rounds):
         said = ask_all(processes, "copy_over", at=time.monotonic_ns() + 3 * DELAY_NS)
         if ask_all(processes, "check", number=0) != digests:
-            raise LeftOut("a copy has other bytes")
+            raise Failed("a copy has other bytes")
         if i >= 2:
             times.append(max(s["first"] for s in said) * 1e3)
     size, count = sum(sizes_of(bench.arguments.size, TENSORS)), len(processes)
@@ -399,7 +409,7 @@ def copy_anew(bench, process, name):
     digest = process.ask("place")
     said = [process.ask("copy_anew") for _ in range(2 + bench.arguments.rounds)][2:]
     if any(s["digest"] != digest for s in said):
-        raise LeftOut("a copy has other bytes")
+        raise Failed("a copy has other bytes")
     bench.add("copies", f"freed, allocated anew and copied, to a first kernel, {name}", "ms", [s["first"] * 1e3 for s in said], bench.floor_ms(sum(sizes_of(bench.arguments.size, TENSORS))))
     bench.add("copies", f"freed alone, {name}", "ms", [s["sleep"] * 1e3 for s in said])
 
@@ -427,29 +437,55 @@ def measure_copies(bench):
             raise LeftOut("PyTorch did not make expandable segments")
 
 
+def take_turns(bench, process, digests, what, warm, rounds):
+    """An even number of turns, so that the first one is awake again."""
+    times = []
+    for i in range(warm + (rounds + 1) // 2 * 2):
+        asleep, said = process.ask("sleep", number=i % 2), process.ask("wake", number=1 - i % 2)
+        if process.ask("check", number=1 - i % 2) != digests[1 - i % 2]:
+            raise Failed("a graph read other bytes after resume()")
+        times.append((asleep * 1e3, (asleep + said["wake"]) * 1e3, (asleep + said["first"]) * 1e3))
+    floor, times = bench.floor_ms(sum(sizes_of(bench.arguments.size, TENSORS))), times[warm:]
+    bench.add("saver", f"pause, {what}", "ms", [t[0] for t in times])
+    bench.add("saver", f"pause of one and resume of the other, {what}", "ms", [t[1] for t in times], floor)
+    bench.add("saver", f"the same, to the end of a first kernel, {what}", "ms", [t[2] for t in times], floor)
+
+
+def fill_regions(bench, process):
+    """Two, of which the first is awake then. The digests."""
+    sizes = sizes_of(bench.arguments.size, TENSORS)
+    digests = [process.ask("publish", number=number, seed=number + 1, sizes=sizes) for number in range(2)]
+    process.ask("wake", number=0)
+    return digests
+
+
 def measure_saver(bench):
+    need_torch(bench)
+    if bench.software:
+        raise LeftOut("it needs pools of PyTorch, which are of a GPU")
+    chunk = 64 << 20
+    size = sum(round_up(size, 2 << 20) for size in sizes_of(bench.arguments.size, TENSORS))  # as PyTorch asks for it
+    budget = round_up(size, chunk) + chunk
+    need_host(2 * budget + (2 << 30))
+    with keeper(bench, budget, 2 * budget + budget // 8) as path, crowd(bench, 1, "own-saver") as (process,):
+        bench.measure_link(process)
+        process.ask("connect", path=path)
+        bench.head("regions of memory that one process gives up, with the bytes, and has back")
+        take_turns(bench, process, fill_regions(bench, process), "gvmem.torch.Saver", 2, bench.arguments.rounds)
+
+
+def measure_tms(bench):
     need_torch(bench)
     if importlib.util.find_spec("torch_memory_saver") is None:
         raise LeftOut("torch_memory_saver is not installed")
-    sizes = sizes_of(bench.arguments.size, TENSORS)
-    need_host(2 * sum(sizes))
+    need_host(2 * bench.arguments.size + (2 << 30 if not bench.software else 0))
     with crowd(bench, 1, "saver") as (process,):
         bench.measure_link(process)
-        digests = [process.ask("publish", number=number, seed=number + 1, sizes=sizes) for number in range(2)]
-        process.ask("wake", number=0)
-        bench.head("torch_memory_saver, backups in host memory, one process")
-        for keep, warm, rounds in ((False, 0, 2), (True, 2, max(2, bench.arguments.rounds))):  # an even number of turns, so that the first is awake again
+        bench.head("the same by torch_memory_saver")
+        digests = fill_regions(bench, process)
+        for keep, warm, count in ((False, 0, 2), (True, 2, bench.arguments.rounds)):
             process.ask("keep_backups", keep=keep)
-            times = []
-            for i in range(warm + rounds // 2 * 2):
-                asleep, said = process.ask("sleep", number=i % 2), process.ask("wake", number=1 - i % 2)
-                if process.ask("check", number=1 - i % 2) != digests[1 - i % 2]:
-                    raise LeftOut("a graph read other bytes after resume()")
-                times.append((asleep * 1e3, (asleep + said["wake"]) * 1e3, (asleep + said["first"]) * 1e3))
-            floor, times, what = bench.floor_ms(sum(sizes)), times[warm:], ", backups kept" if keep else ""
-            bench.add("saver", f"pause{what}", "ms", [t[0] for t in times])
-            bench.add("saver", f"pause of one and resume of the other{what}", "ms", [t[1] for t in times], floor)
-            bench.add("saver", f"the same, to the end of a first kernel{what}", "ms", [t[2] for t in times], floor)
+            take_turns(bench, process, digests, "torch_memory_saver" + (", backups kept" if keep else ""), warm, count)
 
 
 # ---- the whole
@@ -514,7 +550,8 @@ def main():
     torch = arguments.torch or not software
     with tempfile.TemporaryDirectory(prefix="bench-models-") as folder:
         bench = Bench(arguments, environment_for(arguments.build.resolve(), folder), "torch" if torch else "numpy")
-        for part, measure in (("swap", measure_swap), ("requests", measure_requests), ("copies", measure_copies), ("saver", measure_saver)):
+        for part, measure in (("swap", measure_swap), ("requests", measure_requests), ("copies", measure_copies), ("saver", measure_saver),
+                              ("tms", measure_tms)):
             if part not in arguments.parts:
                 continue
             start = time.monotonic()
@@ -522,7 +559,7 @@ def main():
                 measure(bench)
             except LeftOut as why:
                 bench.left_out[part] = str(why)
-                bench.failed = bench.failed or part in ("swap", "requests")
+                bench.failed = bench.failed or (isinstance(why, Failed) and part in OWN_PARTS)
                 print(f"left out: {part}: {why}", flush=True)
             print(f"({part} took {time.monotonic() - start:.0f} s)", flush=True)
             bench.record()

@@ -1,6 +1,6 @@
 """The processes of bench-models.py, which gives them orders: lines of JSON on standard input, an answer to each on standard output.
 
-usage: models_child.py KIND FRAMEWORK SOFTWARE, where KIND is keeper, copies or saver, FRAMEWORK torch or numpy, and SOFTWARE 1 for a software GPU.
+usage: models_child.py KIND FRAMEWORK SOFTWARE, where KIND is keeper, copies, saver or own-saver, FRAMEWORK torch or numpy, and SOFTWARE 1 for a software GPU.
 A process says that it is ready when it has a context, in which the kernel that is timed has run once.
 """
 import hashlib
@@ -328,6 +328,17 @@ class Saver(Common):
         return (now() - start) / 1e9
 
 
+class OwnSaver(Saver):
+    """gvmem.torch.Saver, which is used alike."""
+
+    def __init__(self, work):
+        Common.__init__(self, work)
+        self.saver = None
+
+    def connect(self, path):
+        self.saver = self.work.models().Saver(path)
+
+
 def main():
     kind, framework, software = sys.argv[1:]
     answers = sys.stdout
@@ -338,7 +349,7 @@ def main():
 
     try:
         work = {"torch": Torch, "numpy": Numpy}[framework](software == "1")
-        process = {"keeper": Keeper, "copies": Copies, "saver": Saver}[kind](work)
+        process = {"keeper": Keeper, "copies": Copies, "saver": Saver, "own-saver": OwnSaver}[kind](work)
     except Exception as error:  # whatever keeps it from starting is why it is left out
         say(error=f"{type(error).__name__}: {error}")
         return

@@ -246,7 +246,7 @@ for count in ('1 process', '2 processes'):
     assert figures['swap', f'host memory of the keeper, {count}']['median'] == 2**-5
 assert figures['restart', 'connect, attach, a first kernel']['samples'] == 2
 assert 0 < figures['requests', 'hit ratio, keeper: bytes that were there']['median'] <= 1
-assert set(record['left_out']) == {'copies', 'saver'} and record['device']['software'], record['left_out']
+assert set(record['left_out']) == {'saver', 'copies', 'tms'} and record['device']['software'], record['left_out']
 sys.path.insert(0, sys.argv[2])
 bench = importlib.import_module('bench-models')
 around = [0, 1, 2] * 3
