@@ -112,6 +112,7 @@ static PyObject *make_value(const field *f, const char *at)
     case FIELD_BOOL: return PyBool_FromLong(*at);
     case FIELD_CHAR: return PyUnicode_FromStringAndSize(at, 1);
     case FIELD_BYTES: return make_hex((const uint8_t *)at, f->bytes);
+    case FIELD_RAW: return PyBytes_FromStringAndSize(at, (Py_ssize_t)f->bytes);
     case FIELD_NAME: return make_text(at);
     case FIELD_TEXT: return make_text(*(const char *const *)(const void *)at);
     case FIELD_ADDRESS: return PyLong_FromVoidPtr(*(void *const *)(const void *)at);

@@ -134,7 +134,8 @@ typedef enum field_kind {
     FIELD_I32,
     FIELD_I16,
     FIELD_BOOL,
-    FIELD_BYTES,
+    FIELD_BYTES, /* shown in hexadecimal; at most 16 */
+    FIELD_RAW,
     FIELD_CHAR,
     FIELD_NAME,
     FIELD_TEXT,
