@@ -3,6 +3,7 @@ import ctypes
 import gc
 import random
 import threading
+import time
 
 import numpy
 import pytest
@@ -258,3 +259,37 @@ def test_parts_keep_the_memory_when_the_saver_goes(server):
     del region
     gc.collect()
     assert float(array.mean()) == 9
+
+
+def test_keeper_killed_is_an_error(own_server):
+    saver = gvmem.Saver(own_server.path)
+    with saver.region("a", enable_cpu_backup=True) as region:
+        array = fill(region, MIB, 2)
+    with saver.region("b") as other:
+        other.alloc(MIB)
+    saver.pause("b")
+    own_server.stop()
+    assert float(array.mean()) == 2  # what is not paused stays
+    with pytest.raises(ConnectionError):
+        region.alloc(16 * MIB)
+    with pytest.raises(ConnectionError):
+        saver.resume("b")
+    assert other.paused
+    del array
+    saver.close()
+
+
+def test_killed_process_leaves_nothing(keeper, start_child):
+    child = start_child("""
+saver = gvmem.Saver(keeper)
+with saver.region("a", enable_cpu_backup=True) as region:
+    part = region.alloc(8 << 20)
+saver.pause()
+say("paused"); wait()
+""")
+    assert child.read() == "paused" and [info.size_bytes >= 8 * MIB for info in keeper.objects()] == [True]
+    child.process.kill()
+    deadline = time.monotonic() + 30
+    while keeper.objects() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert keeper.objects() == []
