@@ -3,7 +3,7 @@
 # Measures what the driver's virtual memory calls and buffers cost, a keeper, models that are swapped, heaps, other pools beside
 # them, a training in PyTorch, appenders, regions, and joins with them (see docs/benchmarks.md), replays
 # bench/traces and made-up patterns, and measures gstore_fdw's tables, and how rows come into them, of ROWS rows, where there is a PostgreSQL as
-# check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper models heap pools torch appender hashjoin pglz query search region policy gstore load queries.
+# check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper models python-models heap pools torch appender hashjoin pglz query search region policy gstore load queries.
 # The build is a release one; for figures worth keeping, the machine must be quiet.
 set -eu
 cd "$(dirname "$0")/.."
@@ -24,9 +24,9 @@ measure() { # WHAT FILE ARGUMENT...
     echo "recorded in $file"
 }
 
-training() {
+with_torch() { # SCRIPT FILE: where PyTorch and a GPU are
     code=0
-    bench/bench-torch.py -o "$out/torch-$stamp.json" "$build" || code=$?
+    "bench/$1.py" -o "$out/$2-$stamp.json" "$build" || code=$?
     [ "$code" -eq 0 ] || [ "$code" -eq 77 ] || exit "$code"
 }
 
@@ -51,14 +51,15 @@ tables() { # gstore|gstore-load|queries
     "bench/bench-$1.py" -n "${ROWS:-$rows}" -o "$out/$1-$stamp.json" "$build"
 }
 
-for name in ${BENCHES:-vmm keeper models heap pools torch appender hashjoin pglz query search region policy gstore load queries}; do
+for name in ${BENCHES:-vmm keeper models python-models heap pools torch appender hashjoin pglz query search region policy gstore load queries}; do
     case $name in
     policy)
         measure policy "$out/policy-traces-$stamp.json" bench/traces/*.trace
         measure policy "$out/policy-patterns-$stamp.json"
         ;;
     pools) bench/bench-pools.py -o "$out/heap-pools-$stamp.json" "$build" ;;
-    torch) training ;;
+    torch) with_torch bench-torch torch ;;
+    python-models) with_torch bench-models python-models ;;
     gstore) tables gstore ;;
     load) tables gstore-load ;;
     queries)

@@ -227,6 +227,33 @@ for name in ('swap, 1 process', 'swap, 2 processes', 'swap, 4 processes', 'swap,
 assert names['swap, 8 processes, by chunk size'] > 0 and not record['notes'], record['notes']
 EOF
     ;;
+python-models) # by NumPy, on the software GPU: every swap moved the model, nobody read wrong bytes (exit status), and hits are counted rightly
+    [ "${GVMEM_DRIVER:-}" = soft ] || exit 77
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,instance=bench-$$}"
+    build=$(cd "$(dirname "$program")/.." && pwd)
+    BUILD=$build python3 "$here/../tests/python/package.py" "$here/bench-models.py" --quick -o "$folder/record" "$build" >"$folder/out" 2>"$folder/err" || {
+        ! grep -q '^there is no Python' "$folder/err" || exit 77
+        cat "$folder/out" "$folder/err"
+        fail 'bench-models.py fails'
+    }
+    PYTHONDONTWRITEBYTECODE=1 python3 - "$folder/record" "$here" <<'EOF' || fail 'figures of models in Python are missing'
+import importlib, json, sys
+record = json.load(open(sys.argv[1]))
+figures = {(f['section'], f['name']): f for f in record['figures']}
+for count in ('1 process', '2 processes'):
+    assert figures['swap', f'sleep of one and wake of the other, {count}']['median'] > 0
+    assert figures['swap', f'bytes brought in, {count}']['min'] > 0.9 * 2**-6, 'models of 16 MiB'
+    assert figures['swap', f'host memory of the keeper, {count}']['median'] == 2**-5
+assert figures['restart', 'connect, attach, a first kernel']['samples'] == 2
+assert 0 < figures['requests', 'hit ratio, keeper: bytes that were there']['median'] <= 1
+assert set(record['left_out']) == {'saver', 'copies', 'tms'} and record['device']['software'], record['left_out']
+sys.path.insert(0, sys.argv[2])
+bench = importlib.import_module('bench-models')
+around = [0, 1, 2] * 3
+assert bench.lru_hits(around, 2, 0) == 0 and bench.belady_hits(around, 2, 0) == 3 and bench.belady_hits(around, 3, 3) == 6
+assert sorted(set(bench.zipf_sequence(8, 1000, 1))) == list(range(8))
+EOF
+    ;;
 table)
     expect 1 table gstore1:nonsense
     prints err 'attaching the table'

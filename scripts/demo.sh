@@ -1,9 +1,9 @@
 #!/bin/sh
 # usage: demo.sh [BUILD-FOLDER]
 # Builds, and shows one thing that gvmem is for: molecules in a PostgreSQL table that lives in GPU memory, searched
-# there by plain SQL; the same rows read in place by another process and by Python. Results are compared. Needs no
-# GPU: without one the software GPU takes its place. Starts a server of its own in a temporary folder and
-# leaves nothing behind. ROWS= how many molecules, QUERY= the number of the one to which others are compared,
+# there by plain SQL; the same rows read in place by another process and by Python; at last two models that two processes swap.
+# Results are compared. Needs no GPU: without one the software GPU takes its place. Starts a server and a keeper of its own in a
+# temporary folder and leaves nothing behind. ROWS= how many molecules, QUERY= the number of the one to which others are compared,
 # SMILES= a file of molecules, lines of SMILES and number.
 set -eu
 cd "$(dirname "$0")/.."
@@ -26,6 +26,7 @@ give_up() {
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/gvmem-demo-XXXXXX")
 chmod 755 "$folder" # the server is another user's if root runs this
+keeper=$folder/keeper
 finish() {
     code=$?
     trap - EXIT
@@ -34,6 +35,7 @@ finish() {
         tail -n 10 "$folder/pg/log" >&2
     fi
     scripts/pg-server.sh stop "$folder/pg" immediate >/dev/null 2>&1 || :
+    [ ! -S "$keeper" ] || "$build/tools/gvmem" keeper stop --socket "$keeper" || :
     rm -rf "$folder"
     exit "$code"
 }
@@ -186,11 +188,25 @@ show_time 'another process, Python and NumPy (once)' python
 
 say 'Stopping the server; its memory goes with it'
 scripts/pg-server.sh stop "$folder/pg"
+
+say 'Two models in two processes, and device memory for one: a keeper, and examples/models.py'
+[ "$software" = t ] && mib=64 || mib=1024
+"$build/tools/gvmem" keeper start --socket "$keeper" --device-budget ${mib}M --host-budget $((3 * mib))M >/dev/null
+code=77
+if python3 tests/python/package.py -c '' 2>"$folder/out"; then
+    code=0
+    python3 tests/python/package.py examples/models.py "$keeper" "$mib" || code=$?
+else
+    echo "skipped: $(cat "$folder/out")"
+fi
+[ "$code" -eq 0 ] || [ "$code" -eq 77 ] || give_up 'the models cannot be swapped: please report that'
+"$build/tools/gvmem" keeper stop --socket "$keeper"
 cat <<END
 
 That took $(($(date +%s) - began)) s after the build. Next:
   docs/tutorial-queries.md    more SQL on the GPU: filters, joins with GROUP BY, EXPLAIN
   docs/tutorial.md            device memory from C: arrays that grow where they are, sharing, keepers
+  docs/python.md              from Python: shared arrays, models, memory that is given up and comes back
   ${1:-build}/tools/gvmem info      devices, the driver behind them, settings
   make help, README.md
 END

@@ -17,11 +17,12 @@ from ._heap import Block, Heap
 from ._keeper import Info, Keeper, Object, Snapshot, connect, driver
 from ._load import Values, load
 from ._region import Collection, Region, Space
+from ._saver import Part, SavedRegion, Saver
 from ._table import Column, Table, TableLease
 from ._vector import Vector
 from .errors import Error
 
 __all__ = [
-    "Array", "Block", "Buffer", "Collection", "Column", "Error", "Heap", "Info", "Keeper", "Lease", "Object", "Region", "Snapshot",
-    "Space", "Table", "TableLease", "Values", "Vector", "connect", "driver", "errors", "load", "models",
+    "Array", "Block", "Buffer", "Collection", "Column", "Error", "Heap", "Info", "Keeper", "Lease", "Object", "Part", "Region",
+    "SavedRegion", "Saver", "Snapshot", "Space", "Table", "TableLease", "Values", "Vector", "connect", "driver", "errors", "load", "models",
 ]

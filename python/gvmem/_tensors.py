@@ -370,8 +370,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _numbers(what: str, values: Any) -> tuple[int, ...]:
-    if not isinstance(values, list) or len(values) > _DIMENSIONS_MAX or not all(type(value) is int and 0 <= value < 2**63 for value in values):
+    if not isinstance(values, list) or len(values) > _DIMENSIONS_MAX:
         raise ValueError(f"{what} are {str(values)[:100]}")
+    for value in values:  # a plain loop: models have thousands of tensors
+        if type(value) is not int or not 0 <= value < 2**63:
+            raise ValueError(f"{what} are {str(values)[:100]}")
     return tuple(values)
 
 

@@ -27,6 +27,7 @@ __all__ = ["Layout", "Model", "Tensor", "attach", "publish", "publish_files"]
 
 _MARK = b"gvmem-model 1 "  # an object's metadata: that, how many tensors, and the version behind a space; gvmem models reads it
 _VERSION_BYTES_MAX = 32
+_HEADER_USUAL_BYTES = 64 << 10
 
 
 # ---- publishing
@@ -369,20 +370,18 @@ class Model(Mapping[str, Any]):
             self._own.close()
 
 
-def _read_exactly(obj: Object, offset: int, size: int) -> bytes:
-    return bytes(obj.copy_out(size, offset))
-
-
 def _read_table(obj: Object, name: str) -> tuple[dict[str, Layout], dict[str, str], int, str]:
     """(table, metadata, where blocks begin, version)"""
-    mark = obj.metadata
     info = obj.info()
+    mark = info.metadata_start[:info.metadata_bytes]
     if not mark.startswith(_MARK) or not info.sealed:
         raise ValueError(f'"{name}" is no model: gvmem.models.publish() did not make it')
     try:
-        length = read_length(_read_exactly(obj, 0, min(8, info.size_bytes)), info.size_bytes)
-        start = 8 + length
-        table, metadata = read_header(_read_exactly(obj, 8, length), info.size_bytes - start, False)
+        first = obj.copy_out(min(_HEADER_USUAL_BYTES, info.size_bytes))  # one request, mostly
+        start = 8 + read_length(first, info.size_bytes)
+        if start > len(first):
+            first += obj.copy_out(start - len(first), len(first))
+        table, metadata = read_header(bytes(first[8:start]), info.size_bytes - start, False)
         return table, metadata, start, mark[len(_MARK):].partition(b" ")[2].decode()
     except ValueError as error:
         raise ValueError(f'the model "{name}" is malformed: {error}') from None

@@ -9,16 +9,19 @@ happens when one is written: the tensors are read-only, which PyTorch cannot kno
 """
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Union
+from contextlib import contextmanager
+from typing import Any, Iterator, Mapping, Optional, Union
 
 import torch
 
-from . import models
+from . import _gvmem, models
 from ._array import stream_number
 from ._gvmem import Hold
+from ._saver import SavedRegion
+from ._saver import Saver as PlainSaver
 from ._tensors import Layout, Source
 
-__all__ = ["Model", "attach", "publish"]
+__all__ = ["Model", "Saver", "attach", "publish"]
 
 _NAMES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
@@ -166,3 +169,50 @@ def attach(name: str, *, module: Optional[torch.nn.Module] = None, strict: bool 
         model.close()
         raise
     return model
+
+
+# ---- private memory
+
+
+class Saver(PlainSaver):
+    """Tensors whose memory this process gives up and has back at the same addresses, as torch_memory_saver's.
+
+        saver = gvmem.torch.Saver()
+        with saver.region("weights", enable_cpu_backup=True):
+            net = Net().cuda()
+        saver.pause("weights")     # others may have the memory; what touches net now loses the CUDA context
+        saver.resume("weights")    # net is what it was, and CUDA graphs that use it replay
+
+    In the block, what this thread allocates on the GPU is the region's, by a torch.cuda.MemPool for each tag. Tensors are to be
+    gone before close(). gvmem.Saver tells more. Not where PyTorch's own allocator was replaced.
+    """
+
+    def __init__(self, keeper: Any = None, *, device: int = 0, reserve: Optional[int] = None, chunk: Optional[int] = None):
+        backend = torch.cuda.memory.get_allocator_backend()
+        if backend != "native":
+            raise RuntimeError(f'the allocator of PyTorch is "{backend}", and only its own one, "native", has pools of others')
+        super().__init__(keeper, device=device, reserve=reserve, chunk=chunk)
+        self._allocator = torch.cuda.memory.CUDAPluggableAllocator(_gvmem.__file__, "gvmem_arena_alloc", "gvmem_arena_free")
+        self._pools: dict[str, torch.cuda.MemPool] = {}
+
+    @contextmanager
+    def region(self, tag: str = "default", enable_cpu_backup: bool = False) -> Iterator[SavedRegion]:
+        """`with saver.region(tag):` tensors that are made in the block are given up and come back with this tag.
+
+        enable_cpu_backup: whether they are what they were then; else they are zeros, and nothing is copied.
+        """
+        with super().region(tag, enable_cpu_backup) as region:
+            pool = self._pools.get(tag)
+            if pool is None:
+                pool = self._pools.setdefault(tag, torch.cuda.MemPool(self._allocator.allocator()))
+            before = _gvmem.enter_arena(region._arena)
+            try:
+                with torch.cuda.use_mem_pool(pool, self._device):
+                    yield region
+            finally:
+                _gvmem.enter_arena(before)
+
+    def close(self) -> None:
+        """Ends it, and all regions: their memory cannot be used any more."""
+        self._pools.clear()
+        super().close()

@@ -257,6 +257,7 @@ const field object_fields[] = {
     FIELD(gvm_object_info, interrupted, FIELD_U32),
     FIELD(gvm_object_info, device, FIELD_I32),
     FIELD(gvm_object_info, metadata_bytes, FIELD_U32),
+    FIELD(gvm_object_info, metadata_start, FIELD_RAW),
     FIELD(gvm_object_info, sealed, FIELD_BOOL),
     FIELD(gvm_object_info, kept, FIELD_BOOL),
     FIELD(gvm_object_info, moving, FIELD_BOOL),

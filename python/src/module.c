@@ -112,6 +112,7 @@ static PyObject *make_value(const field *f, const char *at)
     case FIELD_BOOL: return PyBool_FromLong(*at);
     case FIELD_CHAR: return PyUnicode_FromStringAndSize(at, 1);
     case FIELD_BYTES: return make_hex((const uint8_t *)at, f->bytes);
+    case FIELD_RAW: return PyBytes_FromStringAndSize(at, (Py_ssize_t)f->bytes);
     case FIELD_NAME: return make_text(at);
     case FIELD_TEXT: return make_text(*(const char *const *)(const void *)at);
     case FIELD_ADDRESS: return PyLong_FromVoidPtr(*(void *const *)(const void *)at);
@@ -163,6 +164,9 @@ static PyMethodDef functions[] = {
     {"heap", heap_create, METH_VARARGS,
      "heap(device, kind, flags, limit, keep, shelf, decay_ms): a Heap"},
     {"space", space_create, METH_VARARGS, "space(device, budget, wait_ms, flags): a Space"},
+    {"arena", arena_create, METH_VARARGS, "arena(object, its address, reserve, chunk): an Arena of it"},
+    {"enter_arena", arena_enter, METH_O,
+     "enter_arena(Arena or None): what this thread's gvmem_arena_alloc() allocates from; returns what that was"},
     {"order_streams", stream_order_by_number, METH_VARARGS,
      "order_streams(device, first, second): what the second is given from now on waits for the first"},
     {"copy_on_stream", stream_copy, METH_VARARGS, "copy_on_stream(device, to, from, bytes, stream)"},
@@ -289,7 +293,7 @@ PyMODINIT_FUNC PyInit__gvmem(void)
     if (errors == NULL || PyModule_AddObjectRef(module, "errors", errors) != 0 ||
         PyModule_AddStringConstant(module, "version", text) != 0 || !add_constants(module) ||
         !add_statuses(module) || !handle_ready(module) || !hold_ready(module) ||
-        !memory_ready(module) || !array_ready(module)) {
+        !memory_ready(module) || !arena_ready(module) || !array_ready(module)) {
         Py_DECREF(module);
         return NULL;
     }

@@ -134,7 +134,8 @@ typedef enum field_kind {
     FIELD_I32,
     FIELD_I16,
     FIELD_BOOL,
-    FIELD_BYTES,
+    FIELD_BYTES, /* shown in hexadecimal; at most 16 */
+    FIELD_RAW,
     FIELD_CHAR,
     FIELD_NAME,
     FIELD_TEXT,
@@ -188,6 +189,11 @@ void heap_free_block(handle *block, gvm_device *device);
 /* region.c */
 extern PyMethodDef space_methods[], collection_methods[];
 PyObject *space_create(PyObject *module, PyObject *arguments);
+
+/* arena.c */
+PyObject *arena_create(PyObject *module, PyObject *arguments);
+PyObject *arena_enter(PyObject *module, PyObject *entered);
+bool arena_ready(PyObject *module);
 
 /* stream.c */
 gvm_status stream_wait(gvm_device *device, gvm_stream stream);

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy
 import pytest
@@ -93,6 +94,14 @@ wait(); model.wake(); tell(); say(model.resident_bytes == model.size)
         assert child.end() == (0, "")
     assert keeper.open("/second").info().device_bytes < 20 * MIB
     other.close()
+
+
+def test_example_swaps_models(server, keeper):
+    """The end of `make demo`, smaller."""
+    example = Path(__file__).resolve().parents[2] / "examples/models.py"
+    done = subprocess.run([sys.executable, example, server.path, str(DEVICE_BUDGET // MIB)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.endswith("addresses stayed: True\n"), done.stdout + done.stderr
+    assert f"/demo/red 0 MiB, /demo/blue {DEVICE_BUDGET // MIB} MiB" in done.stdout
 
 
 # ---- tensors of every kind

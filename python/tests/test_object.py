@@ -428,6 +428,7 @@ keeper.abort()
         try:
             assert child.stdout.readline() == "ready\n"
             own_server.process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, own_server.process.pid, os.WSTOPPED)
             said, _ = child.communicate("\n", timeout=60)
             assert said.split() == ["interrupted"] * 4 and child.returncode == 0
         finally:

@@ -6,6 +6,7 @@ addresses, in several processes; CUDA graphs replay after a swap; what is touche
 alone. Outcomes are told as TAP. Exits 77 without GPU, headers of Python or PyTorch. With GVMEM_DRIVER=soft it runs on the software GPU, with
 what needs no CUDA.
 """
+import gc
 import os
 import subprocess
 import sys
@@ -174,6 +175,61 @@ def written_loses_the_context(keeper):
 
 
 @on_gpu
+def saver_gives_tensors_up_and_has_them_back(keeper):
+    """Two regions of more than half of the budget each, of one of which a graph was captured; and a cache without a backup."""
+    with gvmem.torch.Saver(keeper) as saver:
+        nets, x = [], request()
+        for number, tag in enumerate(("a", "b")):
+            with saver.region(tag, enable_cpu_backup=True) as region:
+                nets.append(make_net(number))
+            assert region.used >= 4 * WIDTH * ROWS and saver.regions[tag].resident_bytes >= 4 * WIDTH * ROWS
+            address = nets[number].weight.data_ptr()
+            assert region._object.address <= address < region._object.address + region.used, "PyTorch's own memory"
+            if number == 0:
+                with torch.no_grad():
+                    nets[0](x)
+                    torch.cuda.synchronize()
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph):
+                        out = nets[0](x)
+            saver.pause(tag)
+        assert sum(region.resident_bytes for region in saver.regions.values()) <= 512 * MIB
+        for _ in range(3):
+            saver.resume("a")
+            assert saver.regions["a"].resident_bytes >= 4 * WIDTH * ROWS and right(nets[0], 0)
+            out.zero_()
+            graph.replay()
+            torch.cuda.synchronize()
+            assert torch.allclose(out, wanted(0), rtol=1e-3, atol=1e-3)
+            saver.pause("a")
+            saver.resume("b")
+            assert right(nets[1], 1)
+            saver.pause("b")
+        with saver.region("cache") as region:
+            cache = torch.ones(8 * MIB, device=DEVICE)
+        saver.pause("cache")
+        assert region.resident_bytes == 0
+        saver.resume("cache")
+        assert float(cache.abs().sum()) == 0
+        cache.fill_(2)
+        assert float(cache.mean()) == 2
+        outside = torch.ones(8 * MIB, device=DEVICE)
+        assert not region._object.address <= outside.data_ptr() < region._object.address + region.used
+        with saver.region("cache"):
+            try:
+                torch.empty(1 << 40, dtype=torch.uint8, device=DEVICE)
+                raise AssertionError("there was memory for 1 TiB")
+            except torch.cuda.OutOfMemoryError:
+                pass
+        saver.resume()
+        del cache, nets, graph, out, outside
+        gc.collect()
+        torch.cuda.empty_cache()
+        print("# bytes that PyTorch keeps in regions:", {tag: region.used for tag, region in saver.regions.items()})
+    assert {info.name for info in keeper.objects()} == set(NAMES)
+
+
+@on_gpu
 def cupy_reads_and_is_read(keeper):
     try:
         import cupy
@@ -226,7 +282,7 @@ def child(keeper, what, number):
 
 CASES = [tensors_are_published_behind_their_stream, models_are_swapped_at_their_addresses, other_processes_share_and_swap,
          graph_replays_after_a_swap, sleep_behind_a_stream_waits_for_nothing, mapped_is_read_asleep, touched_asleep_loses_the_context,
-         written_loses_the_context, cupy_reads_and_is_read, types_are_what_they_were]
+         written_loses_the_context, saver_gives_tensors_up_and_has_them_back, cupy_reads_and_is_read, types_are_what_they_were]
 
 
 def why_not(case):
