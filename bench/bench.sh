@@ -26,7 +26,7 @@ measure() { # WHAT FILE ARGUMENT...
 
 training() {
     code=0
-    bench/bench-torch.py -o "$out/torch-$stamp.json" "$build" || code=$?
+    BUILD=$build python3 tests/python/package.py bench/bench-torch.py -o "$out/torch-$stamp.json" || code=$?
     [ "$code" -eq 0 ] || [ "$code" -eq 77 ] || exit "$code"
 }
 

@@ -189,6 +189,14 @@ void heap_free_block(handle *block, gvm_device *device);
 extern PyMethodDef space_methods[], collection_methods[];
 PyObject *space_create(PyObject *module, PyObject *arguments);
 
+/* pools_module.c */
+PyObject *pools_setting(PyObject *module, PyObject *name);
+PyObject *pools_start(PyObject *module, PyObject *arguments);
+PyObject *pools_alloc(PyObject *module, PyObject *arguments);
+PyObject *pools_free(PyObject *module, PyObject *number);
+PyObject *pools_grant(PyObject *module, PyObject *arguments);
+PyObject *pools_trim(PyObject *module, PyObject *unused);
+
 /* stream.c */
 gvm_status stream_wait(gvm_device *device, gvm_stream stream);
 gvm_status stream_order(gvm_device *device, gvm_stream first, gvm_stream second);

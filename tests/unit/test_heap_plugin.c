@@ -613,7 +613,7 @@ static void heap_of_a_graph_ends_with_its_pool_and_blocks(void **state)
     assert_int_equal(run_in_child(release_pools, NULL, false), 0);
 }
 
-/* ---- what PyTorch does with graphs (tests/gpu/torch_streams.py), launched */
+/* ---- what PyTorch does with graphs (tests/gpu/python_torch.py), launched */
 
 enum { WORDS = 1 << 18 };
 
