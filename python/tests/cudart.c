@@ -120,6 +120,7 @@ cudaError_t cudaDeviceSynchronize(void)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
+    (void)find("cuInit"); /* PyTorch calls the driver itself next */
     *count = 1;
     return cudaSuccess;
 }
