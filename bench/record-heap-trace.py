@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 FIRST_LINE = "# gvmem heap trace 1"
-LINE_BYTES = 37  # of an event as the plug-in writes it, about
+LINE_BYTES = 37  # of an event as it is written, about
 CONVERSATIONS = 8
 
 

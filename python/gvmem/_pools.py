@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import re
-from typing import Optional
+from typing import Any, Optional
 
 from . import _gvmem
+from ._array import stream_number
 from ._heap import option
 
 _SIZE = re.compile(r"\s*(\d+)\s*([KMGT]?)(?:iB|B)?\s*", re.I)
@@ -20,6 +21,10 @@ def parse_size(name: str, text: str) -> Optional[int]:
     return int(found[1]) << " KMGT".index(found[2].upper() or " ") * 10
 
 
+_devices: set[int] = set()  # that have given blocks by alloc()
+_started = False
+
+
 def start(limit: Optional[int] = None, keep: Optional[int] = None, decay: Optional[float] = None) -> int:
     """Says how the heaps are made that are still to come: the address of the calls. What is None the settings say."""
     def setting(name: str) -> Optional[int]:
@@ -30,4 +35,27 @@ def start(limit: Optional[int] = None, keep: Optional[int] = None, decay: Option
     decay_ms = setting("GVMEM_HEAP_DECAY") if decay is None else int(decay * 1000)
     if keep is not None:
         decay_ms = 0
+    global _started
+    _started = True
     return _gvmem.pools_start(option(limit), option(keep), min(decay_ms or 0, 2**32 - 1))
+
+
+def alloc(device: int, size: int, stream: Any) -> int:
+    """The address of a block that work of the stream uses, or work that is ordered behind it; 0 for no bytes. GPUs that can reach
+    each other's memory do, as these frameworks copy between them without a word to their allocators."""
+    if device not in _devices:
+        if not _started:
+            start()
+        for other in _devices - {device}:
+            for giver, peer in ((device, other), (other, device)):
+                try:
+                    _gvmem.pools_grant(giver, peer)
+                except NotImplementedError:
+                    pass
+        _devices.add(device)
+    return _gvmem.pools_alloc(device, size, stream_number(stream))
+
+
+def free(address: int, stream: Any = None) -> None:
+    """Frees it behind the work of its stream, and of another one that has used it."""
+    _gvmem.pools_free(address, stream_number(stream))

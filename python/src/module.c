@@ -167,7 +167,7 @@ static PyMethodDef functions[] = {
     {"pools_start", pools_start, METH_VARARGS,
      "pools_start(limit, keep, decay_ms): the address of the calls"},
     {"pools_alloc", pools_alloc, METH_VARARGS, "pools_alloc(device, bytes, stream): an address"},
-    {"pools_free", pools_free, METH_O, "pools_free(address)"},
+    {"pools_free", pools_free, METH_VARARGS, "pools_free(address, stream or None)"},
     {"pools_grant", pools_grant, METH_VARARGS, "pools_grant(device, peer)"},
     {"pools_trim", pools_trim, METH_NOARGS, "pools_trim()"},
     {"order_streams", stream_order_by_number, METH_VARARGS,

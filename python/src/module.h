@@ -193,7 +193,7 @@ PyObject *space_create(PyObject *module, PyObject *arguments);
 PyObject *pools_setting(PyObject *module, PyObject *name);
 PyObject *pools_start(PyObject *module, PyObject *arguments);
 PyObject *pools_alloc(PyObject *module, PyObject *arguments);
-PyObject *pools_free(PyObject *module, PyObject *number);
+PyObject *pools_free(PyObject *module, PyObject *arguments);
 PyObject *pools_grant(PyObject *module, PyObject *arguments);
 PyObject *pools_trim(PyObject *module, PyObject *unused);
 

@@ -20,6 +20,7 @@ _Static_assert((int)POOLS_NO_SPACE == (int)GVM_E_NOSPACE, "one number has one me
 #define LEGACY ((gvm_stream)(uintptr_t)1)     /* CU_STREAM_LEGACY; also NULL */
 #define PER_THREAD ((gvm_stream)(uintptr_t)2) /* CU_STREAM_PER_THREAD */
 #define UNKNOWN_CAPTURE UINT64_MAX
+#define LARGEST_BYTES (32ull << 40) /* that a heap can be asked for */
 
 typedef struct pool {
     struct pool *next;
@@ -36,6 +37,7 @@ typedef struct pool {
 
 typedef struct block {
     struct block *next;
+    struct block *next_capture;
     void *address;
     uint64_t bytes;
     pool *of;
@@ -60,10 +62,10 @@ typedef struct device_state {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for all that follows */
 static device_state devices[DEVICES_MAX];
 static block *buckets[1u << BUCKET_BITS];
-static block *late; /* frees that wait for the end of a capture */
+static block *late; /* frees that wait for the end of a capture: of each capture one, by next_capture; behind it the others, by next */
 static unsigned open_pools;
 static pools_options chosen = {.limit_bytes = 0};
-static atomic_size_t late_count; /* looked at without the lock */
+static atomic_size_t late_count; /* of captures; looked at without the lock */
 static atomic_bool is_child;
 
 static void forget_all(void)
@@ -335,16 +337,23 @@ static gvm_status find_capture(int device, gvm_stream stream, uint64_t *id)
                : gvm_device_get_capture(devices[device].device, stream, id);
 }
 
-/* Whether an event of one of its streams would be part of a graph: it is noted which. */
+static bool is_captured(block *b, gvm_stream stream)
+{
+    if (find_capture(b->of->device, stream, &b->capture_id) != GVM_OK)
+        b->capture_id = UNKNOWN_CAPTURE;
+    b->captured = stream;
+    return b->capture_id != 0;
+}
+
+/* Whether an event of one of the streams that have used it would be part of a graph; or of a captured block, that it may be: then
+ * they may be part of the capture, too, and their order with what it takes later is not known. It is noted which stream. */
 static bool must_wait(block *b)
 {
-    for (size_t i = 0; i < b->used_count; i++) {
-        if (find_capture(b->of->device, b->used[i], &b->capture_id) != GVM_OK)
-            b->capture_id = UNKNOWN_CAPTURE;
-        b->captured = b->used[i];
-        if (b->capture_id != 0)
+    if (b->used_count > 0 && b->heap == b->of->captured && is_captured(b, b->stream))
+        return true;
+    for (size_t i = 0; i < b->used_count; i++)
+        if (is_captured(b, b->used[i]))
             return true;
-    }
     return false;
 }
 
@@ -366,6 +375,26 @@ static gvm_status free_in_heap(const block *b)
                                       : gvm_heap_free_async(b->heap, b->address, b->stream);
 }
 
+static void add_late(block *b)
+{
+    block *first;
+
+    pthread_mutex_lock(&lock);
+    for (first = late; first != NULL &&
+                       (first->capture_id != b->capture_id || first->of->device != b->of->device);)
+        first = first->next_capture;
+    if (first != NULL) {
+        b->next = first->next;
+        first->next = b;
+    } else {
+        b->next = NULL;
+        b->next_capture = late;
+        late = b;
+        atomic_fetch_add(&late_count, 1);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 /* A block that is no longer in the table. */
 static gvm_status give(block *b)
 {
@@ -374,11 +403,7 @@ static gvm_status give(block *b)
     bool last;
 
     if (must_wait(b)) {
-        pthread_mutex_lock(&lock);
-        b->next = late;
-        late = b;
-        atomic_fetch_add(&late_count, 1);
-        pthread_mutex_unlock(&lock);
+        add_late(b);
         return GVM_OK;
     }
     status = free_in_heap(b);
@@ -391,25 +416,24 @@ static gvm_status give(block *b)
     return status;
 }
 
-/* Those whose captures have ended. */
+/* Those whose captures have ended. The driver is asked once a capture. */
 static void give_late(void)
 {
-    block *ended = NULL;
+    block *ended = NULL, **end = &ended;
 
     if (atomic_load_explicit(&late_count, memory_order_relaxed) == 0)
         return;
     pthread_mutex_lock(&lock);
     for (block **link = &late; *link != NULL;) {
-        block *b = *link;
-
-        if (!has_ended(b)) {
-            link = &b->next;
+        if (!has_ended(*link)) {
+            link = &(*link)->next_capture;
             continue;
         }
-        *link = b->next;
-        b->next = ended;
-        ended = b;
+        *end = *link;
+        *link = (*link)->next_capture;
         atomic_fetch_sub(&late_count, 1);
+        while (*end != NULL)
+            end = &(*end)->next;
     }
     pthread_mutex_unlock(&lock);
     while (ended != NULL) {
@@ -492,7 +516,9 @@ static int pool_alloc(int device, uint64_t bytes, void *stream, void **out)
     b->stream = (gvm_stream)stream;
     status = find_heap(device, b->stream, b);
     if (status == GVM_OK) {
-        status = gvm_heap_alloc_async(b->heap, bytes, "pool", b->stream, &b->address);
+        status = bytes > LARGEST_BYTES
+                     ? gvm_error_set(GVM_E_NOSPACE, "no block has more than 32 TiB")
+                     : gvm_heap_alloc_async(b->heap, bytes, "pool", b->stream, &b->address);
         note_block(&devices[device], b, status);
     }
     if (status != GVM_OK) {

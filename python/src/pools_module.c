@@ -53,14 +53,21 @@ PyObject *pools_alloc(PyObject *Py_UNUSED(module), PyObject *arguments)
     return status == 0 ? PyLong_FromVoidPtr(address) : raise_status();
 }
 
-PyObject *pools_free(PyObject *Py_UNUSED(module), PyObject *number)
+/* (an address, a stream that has used it besides its own, or None) */
+PyObject *pools_free(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
+    stream_argument stream = {false, NULL};
     uint64_t address;
-    int status;
+    int status = 0;
 
-    if (!get_u64(number, &address))
+    if (!PyArg_ParseTuple(arguments, "O&O&", get_u64, &address, get_stream, &stream))
         return NULL;
-    WITHOUT_GIL(status = pools.free((void *)(uintptr_t)address));
+    Py_BEGIN_ALLOW_THREADS;
+    if (stream.given)
+        status = pools.use((void *)(uintptr_t)address, stream.stream);
+    if (status == 0)
+        status = pools.free((void *)(uintptr_t)address);
+    Py_END_ALLOW_THREADS;
     if (status != 0)
         return raise_status();
     Py_RETURN_NONE;

@@ -62,6 +62,7 @@ static void *find(const char *name)
         return cudaSuccess; \
     }
 
+/* clang-format off */
 SAME(cudaMemGetInfo, "cuMemGetInfo_v2", (size_t * a, size_t *b), (a, b))
 SAME(cudaStreamSynchronize, "cuStreamSynchronize", (cudaStream_t a), (a))
 SAME(cudaStreamQuery, "cuStreamQuery", (cudaStream_t a), (a))
@@ -93,8 +94,10 @@ NOTHING(cudaGetLastError, (void))
 NOTHING(cudaPeekAtLastError, (void))
 NOTHING(cudaLaunchKernel, (const void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared, cudaStream_t stream))
 NOTHING(cudaLaunchKernelExC, (const cudaLaunchConfig_t *config, const void *kernel, void **arguments))
+/* clang-format on */
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
 {
     int (*call)(void *, const void *, size_t, cudaStream_t);
 

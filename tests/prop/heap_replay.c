@@ -7,7 +7,7 @@
  * the end, and memory stays near the requests: at the peak at most 1.1 times as much, by default and without a
  * what is kept; on average at most 2.4 and 1.1 times.
  *
- * Method: as the plug-in does, every request is in the order of its stream. Where memory lies, and when it goes back,
+ * Method: as allocators of frameworks do, every request is in the order of its stream. Where memory lies, and when it goes back,
  * depends on the trace alone, as calls give back themselves, so the figures are the same in every run.
  * The trace has to be one that rounding to powers of two would cost dearly: else
  * it shows nothing.
