@@ -8,7 +8,6 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/util/ApproximateClock.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,8 +16,6 @@
 #include <unordered_map>
 
 #include "pools.h"
-
-#define TORCH_FROM(major, minor) (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR >= (major) * 100 + (minor))
 
 namespace {
 
@@ -433,14 +430,15 @@ class Allocator final : public CUDAAllocator {
         observers_.push_back(std::move(observer));
     }
 
-#if TORCH_FROM(2, 12)
-    std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *ptr) override
+    /* Not all releases have these: so none says that it overrides one. */
+
+    virtual std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *ptr)
     {
         return history_.context_of(ptr);
     }
 
-    void attachOomRejectionObserver(OomRejectionObserver) override {} /* nothing is rejected before it was tried */
-#endif
+    /* Nothing is rejected before it was tried. */
+    virtual void attachOomRejectionObserver(std::function<void(int64_t, size_t, size_t, size_t)>) {}
 
   private:
     int device_count_ = 0;

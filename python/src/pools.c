@@ -50,7 +50,7 @@ typedef struct block {
 } block;
 
 typedef struct device_state {
-    gvm_device *device; /* open from the first request on */
+    gvm_device *_Atomic device; /* open from the first request on */
     pool first;
     pool *others; /* latest first */
     uint64_t limit_bytes;
@@ -103,14 +103,20 @@ static gvm_status check_device(int device)
 static gvm_status open_device_locked(int ordinal)
 {
     device_state *d = &devices[ordinal];
+    gvm_device *device;
+    gvm_status status;
 
     if (d->device != NULL)
         return GVM_OK;
+    status = gvm_device_open(ordinal, &device);
+    if (status != GVM_OK)
+        return status;
     if (d->limit_bytes == 0)
         d->limit_bytes = chosen.limit_bytes != 0 ? chosen.limit_bytes : GVM_BYTES_UNLIMITED;
     d->first.device = ordinal;
     d->first.users = 1;
-    return gvm_device_open(ordinal, &d->device);
+    d->device = device;
+    return GVM_OK;
 }
 
 static gvm_status grant_heap(gvm_heap *heap, int peer)

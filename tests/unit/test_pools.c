@@ -750,6 +750,7 @@ static int free_many_late(void *arg)
     CHILD_EXPECT(!serves(blocks[0], p.a) &&
                  *p.asked <= ASKS * BLOCKS); /* the next capture, of the same stream */
     CHILD_EXPECT(end_capture(p.b));
+    CHILD_EXPECT(give(take(5 << 20, 0, p.a)) && p.synchronize(p.b) == CUDA_SUCCESS);
     for (int i = 0; i < BLOCKS; i++) /* takes the lock: a few of those that wait are looked at */
         (void)give(take(5 << 20, 0, p.a));
     for (int i = 0; i < BLOCKS; i++) {
