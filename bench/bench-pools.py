@@ -258,7 +258,7 @@ def python_figures(name, malloc, committed, events, quick):
     return figures
 
 
-def measure_cupy(trace, quick, plugin):
+def measure_cupy(trace, quick):
     events = read_trace(trace)
     figures = python_figures("Python alone (called from Python)", id, None, events, quick)  # the floor
     import cupy
@@ -266,11 +266,9 @@ def measure_cupy(trace, quick, plugin):
     pool = cupy.cuda.MemoryPool()
     figures += python_figures("CuPy (called from Python)", pool.malloc, pool.total_bytes, events, quick)
     pool.free_all_blocks()
-    sys.path.insert(0, str(ROOT / "examples"))
-    import gvmem_plugin
+    import gvmem.cupy
 
-    heap = gvmem_plugin.CupyAllocator(plugin)
-    return figures + python_figures("gvm_heap in CuPy (called from Python)", heap.malloc, None, events, quick)
+    return figures + python_figures("gvm_heap in CuPy (called from Python)", gvmem.cupy.allocate, None, events, quick)
 
 
 def measure_fake(trace, quick):
@@ -345,9 +343,8 @@ def main():
     parser.add_argument("build", nargs="?", type=Path, default=ROOT / "build")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
-    plugin = build / "lib/plugin/libgvmem-heap-plugin.so"
     if arguments.python:
-        figures = measure_fake(arguments.trace, arguments.quick) if arguments.python == "fake" else measure_cupy(arguments.trace, arguments.quick, plugin)
+        figures = measure_fake(arguments.trace, arguments.quick) if arguments.python == "fake" else measure_cupy(arguments.trace, arguments.quick)
         json.dump(figures, sys.stdout)
         return
     program = build / "bench/gvmem-bench"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Trains a transformer on batches of varying length with PyTorch's allocator and with a heap: time and memory.
 
-usage: bench-torch.py [-n STEPS] [-r ROUNDS] [-o FILE] [BUILD-FOLDER]
+usage: BUILD=build-release python3 tests/python/package.py bench/bench-torch.py [-n STEPS] [-r ROUNDS] [-o FILE]
 
 Width 1024, 8 layers, a vocabulary of 32000, batches of 8 texts of 128 to 1024 tokens, single precision with
 TF32. Each allocator trains in processes of its own, ROUNDS times in turns, on the same batches. Memory is
 what the device has less than before the first tensor, looked at after every step. With -o the figures are
-recorded as JSON. Without PyTorch or a GPU it prints so and exits with 77.
+recorded as JSON. Without PyTorch, a GPU or the package gvmem it prints so and exits with 77.
 """
 import argparse
 import json
@@ -18,11 +18,10 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
 SKIPPED = 77  # what meson takes for a test that was left out
 WIDTH, LAYERS, WORDS, ROWS, LENGTHS = 1024, 8, 32000, 8, (128, 1024)
 WARM_UP = 10  # steps whose time does not count
-NATIVE, EXPANDABLE, HEAP, KEEPING = "PyTorch", "PyTorch, expandable segments", "gvm_heap", "gvm_heap, everything kept"
+NATIVE, EXPANDABLE, HEAP, KEEPING = "PyTorch", "PyTorch, expandable segments", "gvmem", "gvmem, everything kept"
 ENVIRONMENTS = {
     NATIVE: {},
     EXPANDABLE: {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
@@ -49,7 +48,7 @@ def step(torch, model, optimizer, length):
     return loss
 
 
-def train(name, steps, library):
+def train(name, steps):
     """The inner process: prints one line of JSON."""
     import torch
 
@@ -57,10 +56,9 @@ def train(name, steps, library):
     torch.manual_seed(7)
     torch.set_float32_matmul_precision("high")
     if name in (HEAP, KEEPING):
-        sys.path.insert(0, str(ROOT / "examples"))
-        import gvmem_plugin
+        import gvmem.torch
 
-        gvmem_plugin.use_in_torch(library)
+        gvmem.torch.use()
     torch.cuda.init()
     free_before = torch.cuda.mem_get_info()[0]
     model = make_model(torch)
@@ -76,7 +74,6 @@ def train(name, steps, library):
             times.append(time.perf_counter() - start)
             tokens += ROWS * length
         held.append(free_before - torch.cuda.mem_get_info()[0])
-    live = torch.cuda.max_memory_allocated() if name in (NATIVE, EXPANDABLE) else None
     figures = {
         "torch": torch.__version__,
         "gpu": torch.cuda.get_device_name(),
@@ -84,7 +81,7 @@ def train(name, steps, library):
         "step_ms": statistics.median(times) * 1e3,
         "held_max_bytes": max(held),
         "held_mean_bytes": statistics.mean(held[WARM_UP:]),
-        "live_max_bytes": live,
+        "live_max_bytes": torch.cuda.max_memory_allocated(),
         "loss": loss.item(),
     }
     print(json.dumps(figures))
@@ -92,7 +89,7 @@ def train(name, steps, library):
 
 def run(name, arguments):
     environment = dict(os.environ, **ENVIRONMENTS[name])
-    command = [sys.executable, __file__, "--inner", name, "-n", arguments.steps, arguments.build]
+    command = [sys.executable, __file__, "--inner", name, "-n", arguments.steps]
     done = subprocess.run([str(word) for word in command], env=environment, stdout=subprocess.PIPE, text=True, timeout=600)
     if done.returncode != 0:
         sys.exit(f"bench-torch: the training with {name} failed with {done.returncode}")
@@ -110,19 +107,19 @@ def main():
     parser.add_argument("-r", "--rounds", type=int, default=2, help="(2)")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--inner", choices=ENVIRONMENTS, help=argparse.SUPPRESS)
-    parser.add_argument("build", nargs="?", type=Path, default=ROOT / "build-release")
     arguments = parser.parse_args()
     if arguments.steps <= WARM_UP:
         parser.error(f"the first {WARM_UP} steps do not count: ask for more")
     if arguments.inner:
-        train(arguments.inner, arguments.steps, arguments.build.resolve() / "lib/plugin/libgvmem-heap-plugin.so")
+        train(arguments.inner, arguments.steps)
         return
     try:
+        import gvmem.torch  # noqa: F401
         import torch
 
         why = None if torch.cuda.is_available() else "PyTorch finds no GPU"
-    except ImportError:
-        why = "PyTorch is not installed"
+    except ImportError as missing:
+        why = str(missing)
     if why:
         print(f"bench-torch: left out: {why}")
         sys.exit(SKIPPED)

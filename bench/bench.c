@@ -38,7 +38,7 @@ static const char usage[] =
     "                     and models: the device budget (8GiB and 16GiB; 64MiB on the software GPU);\n"
     "                     appender: no result is larger (32GiB; 128MiB)\n"
     "  -t, --trace FILE   keeper: append every acquire, to replay with gvmem-bench policy; heap:\n"
-    "                     replay what libgvmem-heap-plugin recorded (a made-up training)\n"
+    "                     replay what GVMEM_HEAP_TRACE recorded (a made-up training)\n"
     "  -p, --pool FILE    heap: another allocator beside it, a library with the functions of\n"
     "                     bench/pool.h; may be given several times\n"
     "  -b, --budget SIZE  region: device memory for fetch and policies (256MiB; 2MiB)\n"

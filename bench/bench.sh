@@ -24,9 +24,10 @@ measure() { # WHAT FILE ARGUMENT...
     echo "recorded in $file"
 }
 
-with_torch() { # SCRIPT FILE: where PyTorch and a GPU are
-    code=0
-    "bench/$1.py" -o "$out/$2-$stamp.json" "$build" || code=$?
+with_torch() { # FILE PROGRAM [ARGUMENT...]: where PyTorch and a GPU are
+    code=0 name=$1
+    shift
+    "$@" -o "$out/$name-$stamp.json" || code=$?
     [ "$code" -eq 0 ] || [ "$code" -eq 77 ] || exit "$code"
 }
 
@@ -58,8 +59,8 @@ for name in ${BENCHES:-vmm keeper models python-models heap pools torch appender
         measure policy "$out/policy-patterns-$stamp.json"
         ;;
     pools) bench/bench-pools.py -o "$out/heap-pools-$stamp.json" "$build" ;;
-    torch) with_torch bench-torch torch ;;
-    python-models) with_torch bench-models python-models ;;
+    torch) with_torch torch env BUILD="$build" python3 tests/python/package.py bench/bench-torch.py ;;
+    python-models) with_torch python-models bench/bench-models.py "$build" ;;
     gstore) tables gstore ;;
     load) tables gstore-load ;;
     queries)

@@ -9,7 +9,7 @@
  * ID is a hexadecimal number that no other live block has (the recorder writes the address), BYTES
  * decimal, STREAM the stream's handle in hexadecimal, NS the time since the start in nanoseconds,
  * which only people look at. Other lines that begin with '#' are comments. A file whose name ends in
- * ".gz" is read through gzip(1). The plug-in (lib/plugin/plugin.c) records such traces;
+ * ".gz" is read through gzip(1). Python's allocators (python/src/pools_trace.c) record such traces;
  * bench/record-heap-trace.py makes them small.
  *
  * Threads: one. Ownership: heap_trace_read() and heap_trace_make() give a trace that is freed with

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Records what PyTorch allocates and frees, to replay with `gvmem-bench heap --trace FILE`.
 
-usage: record-heap-trace.py [-n EVENTS] [-s SECONDS] -o FILE.gz [BUILD-FOLDER]
+usage: python3 tests/python/package.py bench/record-heap-trace.py [-n EVENTS] [-s SECONDS] -o FILE.gz
        record-heap-trace.py --pack TRACE -o FILE.gz
        record-heap-trace.py --dry-run
 
 A transformer is trained on batches of varying size and length, and then serves eight conversations in
 turns, whose caches of keys and values grow with every token and go when a conversation ends: half the
-events each. Its memory comes through libgvmem-heap-plugin, which writes the trace; that is then made
+events each. Its memory comes from heaps by gvmem.torch.use(), which writes the trace; that is then made
 small: blocks are numbered in place of their addresses, times are left out. --pack does that with a trace
 recorded by any program. --dry-run does a little of both on the CPU, and records nothing.
 """
@@ -22,9 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
 FIRST_LINE = "# gvmem heap trace 1"
-LINE_BYTES = 37  # of an event as the plug-in writes it, about
+LINE_BYTES = 37  # of an event as it is written, about
 CONVERSATIONS = 8
 
 
@@ -173,16 +172,15 @@ def work(device, seconds, count, is_enough, width=512, layers=6, words=8000, sca
     return torch, f"{steps} steps of a training, then {tokens} tokens of conversations"
 
 
-def record(library, trace, events, seconds):
-    """In a process of its own: the plug-in writes the last of the trace when that ends."""
+def record(trace, events, seconds):
+    """In a process of its own: the last of the trace is written when that ends."""
     import torch
 
     if not torch.cuda.is_available():
         sys.exit("record-heap-trace: PyTorch finds no GPU")
-    sys.path.insert(0, str(ROOT / "examples"))
-    import gvmem_plugin
+    import gvmem.torch
 
-    gvmem_plugin.use_in_torch(library)
+    gvmem.torch.use()
 
     def is_enough(share):
         return trace.exists() and trace.stat().st_size > share * events * LINE_BYTES
@@ -200,14 +198,12 @@ def main():
     parser.add_argument("--pack", type=Path)
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)  # the inner process
-    parser.add_argument("build", nargs="?", type=Path, default=ROOT / "build")
     arguments = parser.parse_args()
-    library = arguments.build.resolve() / "lib/plugin/libgvmem-heap-plugin.so"
     if arguments.dry_run:
         print(work("cpu", 60, 12, lambda share: False, width=64, layers=2, words=100, scale=1)[1])
         return
     if arguments.into:
-        record(library, arguments.into, arguments.events, arguments.seconds)
+        record(arguments.into, arguments.events, arguments.seconds)
         return
     if arguments.output is None:
         parser.error("say where to write: -o FILE.gz")
@@ -217,7 +213,7 @@ def main():
             return
         with tempfile.TemporaryDirectory(prefix="heap-trace-") as folder:
             raw = Path(folder) / "trace"
-            command = [sys.executable, __file__, "--into", raw, "-n", str(arguments.events), "-s", str(arguments.seconds), arguments.build]
+            command = [sys.executable, __file__, "--into", raw, "-n", str(arguments.events), "-s", str(arguments.seconds)]
             done = subprocess.run([str(word) for word in command], env=dict(os.environ, GVMEM_HEAP_TRACE=str(raw)), stdout=subprocess.PIPE, text=True, timeout=arguments.seconds + 120)
             if done.returncode != 0:
                 sys.exit(f"record-heap-trace: the recorded program failed with {done.returncode}")

@@ -23,7 +23,6 @@ NEIGHBOURS = {
     "lib/callback": "lib/base lib/memory",
     "lib/sharing": "lib/base lib/driver lib/memory",
     "lib/region": "lib/base lib/callback lib/memory lib/kernels",
-    "lib/plugin": "lib/base",
     "keeper/protocol": "lib/base",
     "keeper/machine": "lib/base keeper/protocol",
     "keeper/client": "lib/base lib/memory lib/sharing keeper/protocol",

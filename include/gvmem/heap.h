@@ -20,7 +20,7 @@
  * was used here is destroyed, gvm_heap_stream_end() must be called. Do not
  * allocate or free for a stream under capture (gvm_device_get_capture()) in a heap that other work uses: a graph uses
  * its blocks at each launch. A capture has a heap of its own that keeps all its memory (GVM_HEAP_KEEP) and is
- * destroyed after the graph, as in libgvmem-heap-plugin.
+ * destroyed after the graph, as in python/src/pools.h.
  * Where blocks are freed on the legacy default stream the library may record an event there at any time, which ends a
  * capture of a stream made without CU_STREAM_NON_BLOCKING: call gvm_heap_stream_end(heap, NULL) before such a
  * capture, and allocate no block on that stream until it has ended.

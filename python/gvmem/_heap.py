@@ -15,7 +15,7 @@ _BYTES_NONE = 2**64 - 2
 _BYTES_UNLIMITED = 2**64 - 1
 
 
-def _option(size: Optional[int]) -> int:
+def option(size: Optional[int]) -> int:
     """An amount as options have it, where 0 is the default."""
     return 0 if size is None else size or _BYTES_NONE
 
@@ -70,8 +70,8 @@ class Heap(Memory):
         if not 0 <= decay < 2**32 / 1000:
             raise ValueError(f"{decay!r} is no time in seconds")
         flags = (_gvmem.HEAP_KEEP if retain else 0) | (_gvmem.HEAP_UNSHARED if unshared else 0)
-        self._handle = _gvmem.heap(device, look_up(_KINDS, kind, "kind of memory"), flags, _option(limit), _option(keep),
-                                   _option(shelf), int(decay * 1000))
+        self._handle = _gvmem.heap(device, look_up(_KINDS, kind, "kind of memory"), flags, option(limit), option(keep),
+                                   option(shelf), int(decay * 1000))
 
     def __enter__(self) -> Heap:
         return self

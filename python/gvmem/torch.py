@@ -1,5 +1,6 @@
-"""Models for PyTorch: modules and state dicts that many processes share and swap.
+"""PyTorch's memory on GPUs from heaps, and models: modules and state dicts that many processes share and swap.
 
+    gvmem.torch.use()                                        # before the first tensor on a GPU
     gvmem.torch.publish(module, "/llama")                    # in one process
     model = gvmem.torch.attach("/llama", module=other)       # in any other: its parameters are the shared tensors, without a copy
     model.sleep(); model.wake()                              # at the same addresses: graphs that were captured stay valid
@@ -20,8 +21,9 @@ from ._gvmem import Hold
 from ._saver import SavedRegion
 from ._saver import Saver as PlainSaver
 from ._tensors import Layout, Source
+from ._torch_allocator import use
 
-__all__ = ["Model", "Saver", "attach", "publish"]
+__all__ = ["Model", "Saver", "attach", "publish", "use"]
 
 _NAMES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",

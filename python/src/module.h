@@ -195,6 +195,14 @@ PyObject *arena_create(PyObject *module, PyObject *arguments);
 PyObject *arena_enter(PyObject *module, PyObject *entered);
 bool arena_ready(PyObject *module);
 
+/* pools_module.c */
+PyObject *pools_setting(PyObject *module, PyObject *name);
+PyObject *pools_start(PyObject *module, PyObject *arguments);
+PyObject *pools_alloc(PyObject *module, PyObject *arguments);
+PyObject *pools_free(PyObject *module, PyObject *arguments);
+PyObject *pools_grant(PyObject *module, PyObject *arguments);
+PyObject *pools_trim(PyObject *module, PyObject *unused);
+
 /* stream.c */
 gvm_status stream_wait(gvm_device *device, gvm_stream stream);
 gvm_status stream_order(gvm_device *device, gvm_stream first, gvm_stream second);

@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
-"""CuPy over a gvmem heap, beside its own pool: usage: cupy_streams.py LIBRARY
+"""CuPy over heaps (gvmem.cupy), beside its own pool: usage: cupy_streams.py BUILD-FOLDER
 
 Goal: work on several streams, and captured work, gives the same results with both. Each case runs once
-with each allocator; outcomes are told as TAP. Exits 77 where CuPy or a GPU is missing.
+with each allocator; outcomes are told as TAP. Exits 77 where CuPy, a GPU or headers of Python are missing.
 """
 import sys
+import tempfile
 from pathlib import Path
+
+from python_arrays import compile_package, leave
 
 SIZE = 1 << 20
 LONG_CYCLES = 200_000_000  # about 0.1 s of a GPU's clock
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
-
-import gvmem_plugin
-
-cupy = gvmem_plugin.find_cupy()
 
 SPIN = r"""extern "C" __global__ void spin(long long cycles)
 { const long long start = clock64(); while (clock64() - start < cycles); }"""
@@ -71,17 +69,42 @@ def graph_keeps_its_memory():
     return sums
 
 
-CASES = [blocking_streams_keep_apart, non_blocking_streams_keep_apart, graph_keeps_its_memory]
+def freed_block_serves_its_stream():
+    """At once, as with CuPy's own pool; and too much is CuPy's error, or one of the same class."""
+    stream, same = cupy.cuda.Stream(non_blocking=True), []
+    for _ in range(3):
+        with stream:
+            array = cupy.full(SIZE, 3, dtype=cupy.float32)
+            same.append(array.data.ptr)
+            del array
+    try:
+        cupy.empty(1 << 46, dtype=cupy.uint8)
+        return ["no error"]
+    except MemoryError:
+        return [len(set(same)), cupy.empty(0).size]
+
+
+CASES = [blocking_streams_keep_apart, non_blocking_streams_keep_apart, graph_keeps_its_memory, freed_block_serves_its_stream]
 
 if len(sys.argv) != 2:
     sys.exit(__doc__)
-ours = gvmem_plugin.CupyAllocator(sys.argv[1])
+try:
+    import cupy
+
+    cupy.cuda.runtime.getDeviceCount()
+except (ImportError, RuntimeError) as missing:  # CUDARuntimeError is one
+    leave(missing)
+made = tempfile.TemporaryDirectory(prefix="gvmem-cupy-")
+compile_package(Path(sys.argv[1]).resolve(), Path(made.name))
+sys.path.insert(0, made.name)
+import gvmem.cupy  # noqa: E402
+
 failed = 0
 print(f"1..{len(CASES)}", flush=True)
 for number, case in enumerate(CASES, 1):
     answers = []
     for native in (True, False):
-        with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc if native else ours.malloc):
+        with cupy.cuda.using_allocator(cupy.cuda.MemoryPool().malloc if native else gvmem.cupy.allocate):
             try:
                 answers.append(repr(case()))
             except Exception as error:  # any failure is an outcome

@@ -29,6 +29,7 @@ def leave(why):
 def compile_package(build, folder):
     place = folder / "gvmem"
     shutil.copytree(PROJECT / "python/gvmem", place)
+    shutil.copy(PROJECT / "python/src/pools.h", place)
     include = sysconfig.get_path("include")
     if not Path(include, "Python.h").exists():
         leave(f"there is no {include}/Python.h")

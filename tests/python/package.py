@@ -64,7 +64,8 @@ def build(python):
 def environment():
     """For an interpreter that is to find the package, and the library."""
     paths = [str(BUILD), str(BUILD / "softgpu"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    return {"PYTHONPATH": str(SITE), "PYTHONDONTWRITEBYTECODE": "1", "LD_LIBRARY_PATH": ":".join(paths)}
+    site = [str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": ":".join(site), "PYTHONDONTWRITEBYTECODE": "1", "LD_LIBRARY_PATH": ":".join(paths)}
 
 
 def main():

@@ -1,0 +1,61 @@
+"""Heaps in the place of a framework's allocator: one a device, and more for pools and graphs (src/pools.h)."""
+from __future__ import annotations
+
+import re
+from typing import Any, Optional
+
+from . import _gvmem
+from ._array import stream_number
+from ._heap import option
+
+_SIZE = re.compile(r"\s*(\d+)\s*([KMGT]?)(?:iB|B)?\s*", re.I)
+
+
+def parse_size(name: str, text: str) -> Optional[int]:
+    """Of a setting: a size as the library takes it, or None for an empty one."""
+    if not text:
+        return None
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f'{name} is "{text}": it should be a size, such as 8GiB')
+    return int(found[1]) << " KMGT".index(found[2].upper() or " ") * 10
+
+
+_devices: set[int] = set()  # that have given blocks by alloc()
+_started = False
+
+
+def start(limit: Optional[int] = None, keep: Optional[int] = None, decay: Optional[float] = None) -> int:
+    """Says how the heaps are made that are still to come: the address of the calls. What is None the settings say."""
+    def setting(name: str) -> Optional[int]:
+        return parse_size(name, _gvmem.setting(name))
+
+    limit = setting("GVMEM_HEAP_LIMIT") if limit is None else limit
+    keep = setting("GVMEM_HEAP_KEEP") if keep is None else keep
+    decay_ms = setting("GVMEM_HEAP_DECAY") if decay is None else int(decay * 1000)
+    if keep is not None:
+        decay_ms = 0
+    global _started
+    _started = True
+    return _gvmem.pools_start(option(limit), option(keep), min(decay_ms or 0, 2**32 - 1))
+
+
+def alloc(device: int, size: int, stream: Any) -> int:
+    """The address of a block that work of the stream uses, or work that is ordered behind it; 0 for no bytes. GPUs that can reach
+    each other's memory do, as these frameworks copy between them without a word to their allocators."""
+    if device not in _devices:
+        if not _started:
+            start()
+        for other in _devices - {device}:
+            for giver, peer in ((device, other), (other, device)):
+                try:
+                    _gvmem.pools_grant(giver, peer)
+                except NotImplementedError:
+                    pass
+        _devices.add(device)
+    return _gvmem.pools_alloc(device, size, stream_number(stream))
+
+
+def free(address: int, stream: Any = None) -> None:
+    """Frees it behind the work of its stream, and of another one that has used it."""
+    _gvmem.pools_free(address, stream_number(stream))

@@ -1,0 +1,28 @@
+"""Memory of cuda.core from heaps: device.memory_resource = gvmem.cuda_core.MemoryResource(device.device_id)."""
+from __future__ import annotations
+
+from typing import Any
+
+import cuda.core
+
+from . import _pools
+
+__all__ = ["MemoryResource"]
+
+
+class MemoryResource(cuda.core.MemoryResource):
+    """For the memory of a GPU: buffers are taken and freed in the order of the streams that they are for."""
+
+    def __init__(self, device: int = 0):
+        self._device = device
+
+    def allocate(self, size: int, *, stream: Any) -> cuda.core.Buffer:
+        return cuda.core.Buffer.from_handle(_pools.alloc(self._device, size, stream), size, mr=self, stream=stream)
+
+    def deallocate(self, ptr: Any, size: int, *, stream: Any) -> None:
+        _pools.free(int(ptr), stream)
+
+    is_device_accessible = property(lambda self: True)
+    is_host_accessible = property(lambda self: False)
+    is_managed = property(lambda self: False)
+    device_id = property(lambda self: self._device)

@@ -1,0 +1,1003 @@
+/* Pools of a device, their blocks and what is counted of them; see pools.h. It calls the public C API alone, and no Python. */
+#include "pools.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gvmem/heap.h>
+
+#include "pools_trace.h"
+
+_Static_assert((int)POOLS_NO_SPACE == (int)GVM_E_NOSPACE, "one number has one meaning");
+
+#define DEVICES_MAX 64
+#define BUCKET_BITS 16
+#define SMALL_BYTES (1u << 20)
+#define COUNTED_BYTES 512u                    /* what PyTorch rounds to */
+#define LEGACY ((gvm_stream)(uintptr_t)1)     /* CU_STREAM_LEGACY; also NULL */
+#define PER_THREAD ((gvm_stream)(uintptr_t)2) /* CU_STREAM_PER_THREAD */
+#define UNKNOWN_CAPTURE UINT64_MAX
+#define LARGEST_BYTES (32ull << 40) /* that a heap can be asked for */
+
+typedef struct pool {
+    struct pool *next;
+    pool_id id;
+    int device;
+    bool own;  /* of a capture that has no pool: id.first is its number */
+    bool open; /* begun, and not ended */
+    int users;
+    uint64_t blocks;    /* taken, and not yet free in their heap */
+    gvm_heap *heap;     /* NULL until it is needed; as is the other */
+    gvm_heap *captured; /* for what is taken in captures */
+    pool_filter filter; /* while it is open */
+} pool;
+
+typedef struct block {
+    struct block *next;
+    struct block *next_capture;
+    void *address;
+    uint64_t bytes;
+    pool *of;
+    gvm_heap *heap;
+    gvm_stream stream;
+    uint64_t capture_id; /* that its free waits for */
+    gvm_stream captured; /* by it */
+    size_t used_count;   /* streams besides its own */
+    gvm_stream *used;
+} block;
+
+typedef struct device_state {
+    gvm_device *_Atomic device; /* open from the first request on */
+    pool first;
+    pool *others; /* latest first */
+    uint64_t limit_bytes;
+    bool granted[DEVICES_MAX]; /* to whom */
+    pool_stats counted;
+    int64_t held_peak_bytes, lifetime_peak_bytes; /* when peaks were reset */
+} device_state;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for all that follows */
+static device_state devices[DEVICES_MAX];
+static block *buckets[1u << BUCKET_BITS];
+static block *late; /* frees that wait for the end of a capture: of each capture one, by next_capture; behind it the others, by next */
+static unsigned open_pools;
+static pools_options chosen = {.limit_bytes = 0};
+static atomic_size_t late_count; /* of captures; looked at without the lock */
+static atomic_bool is_child;
+
+static void forget_all(void)
+{
+    atomic_store(&is_child, true);
+    pthread_mutex_init(&lock, NULL); /* its owner may be a thread that is not here */
+    pools_trace_forget();
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, forget_all);
+}
+
+static const char *last_error(void)
+{
+    static _Thread_local gvm_error error;
+
+    gvm_error_last(&error);
+    return error.text;
+}
+
+/* ---- devices and heaps */
+
+static gvm_status check_device(int device)
+{
+    if (atomic_load_explicit(&is_child, memory_order_relaxed))
+        return gvm_error_set(GVM_E_FOREIGN,
+                             "a process made by fork() cannot use its parent's memory of the GPU");
+    return device >= 0 && device < DEVICES_MAX
+               ? GVM_OK
+               : gvm_error_set(GVM_E_NODEVICE, "there is no GPU %d", device);
+}
+
+static gvm_status open_device_locked(int ordinal)
+{
+    device_state *d = &devices[ordinal];
+    gvm_device *device;
+    gvm_status status;
+
+    if (d->device != NULL)
+        return GVM_OK;
+    status = gvm_device_open(ordinal, &device);
+    if (status != GVM_OK)
+        return status;
+    if (d->limit_bytes == 0)
+        d->limit_bytes = chosen.limit_bytes != 0 ? chosen.limit_bytes : GVM_BYTES_UNLIMITED;
+    d->first.device = ordinal;
+    d->first.users = 1;
+    d->device = device;
+    return GVM_OK;
+}
+
+static gvm_status grant_heap(gvm_heap *heap, int peer)
+{
+    gvm_device *device;
+    gvm_status status;
+
+    if (heap == NULL)
+        return GVM_OK;
+    status = gvm_device_open(peer, &device);
+    if (status != GVM_OK)
+        return status;
+    status = gvm_heap_grant(heap, device, GVM_ACCESS_READWRITE);
+    gvm_device_close(device); /* the heap keeps it open */
+    return status;
+}
+
+static gvm_status make_heap_locked(const device_state *d, bool captured, gvm_heap **heap)
+{
+    gvm_heap_options options = gvm_heap_options_init();
+    gvm_status status;
+
+    options.limit_bytes = d->limit_bytes;
+    if (captured) {
+        options.flags = GVM_HEAP_KEEP;
+    } else {
+        options.keep_bytes = chosen.keep_bytes;
+        options.decay_ms = chosen.decay_ms;
+    }
+    status = gvm_heap_create(d->device, &options, heap);
+    for (int peer = 0; status == GVM_OK && peer < DEVICES_MAX; peer++)
+        if (d->granted[peer])
+            (void)grant_heap(*heap, peer); /* they could reach each other when it was granted */
+    return status;
+}
+
+static bool same_id(pool_id a, pool_id b)
+{
+    return a.first == b.first && a.second == b.second;
+}
+
+static bool is_first(pool_id id)
+{
+    return id.first == 0 && id.second == 0;
+}
+
+static pool *find_pool_locked(device_state *d, pool_id id, bool own)
+{
+    pool *p = d->others;
+
+    if (is_first(id) && !own)
+        return &d->first;
+    while (p != NULL && (!same_id(p->id, id) || p->own != own))
+        p = p->next;
+    return p;
+}
+
+static pool *add_pool_locked(device_state *d, pool_id id, bool own)
+{
+    pool *p = calloc(1, sizeof *p);
+
+    if (p == NULL) {
+        (void)gvm_error_set(GVM_E_NOMEM, "out of host memory for a pool");
+        return NULL;
+    }
+    p->id = id;
+    p->device = (int)(d - devices);
+    p->own = own;
+    p->users = own;
+    p->next = d->others;
+    d->others = p;
+    return p;
+}
+
+/* Which pool: of those that are begun the latest whose filter takes the stream. */
+static pool *choose_pool_locked(device_state *d, gvm_stream stream, uint64_t capture_id)
+{
+    const pool_id own = {capture_id, 0};
+    pool *p;
+
+    for (p = d->others; p != NULL && open_pools > 0; p = p->next)
+        if (p->open && p->filter.takes(p->filter.arg, stream))
+            return p;
+    if (capture_id == 0)
+        return &d->first;
+    p = find_pool_locked(d, own, true);
+    return p != NULL ? p : add_pool_locked(d, own, true);
+}
+
+typedef struct dead_heaps {
+    gvm_heap *heaps[2];
+} dead_heaps;
+
+/* What is left of a pool that nobody has, for destroy(). The end of a heap waits for the device, which would end a capture:
+ * while a pool is open there may be one. */
+static dead_heaps unlink_dead_locked(device_state *d)
+{
+    dead_heaps dead = {{NULL, NULL}};
+
+    for (pool **link = &d->others; *link != NULL && open_pools == 0; link = &(*link)->next) {
+        pool *p = *link;
+
+        if (p->users > 0 || p->blocks > 0)
+            continue;
+        *link = p->next;
+        dead = (dead_heaps){{p->heap, p->captured}};
+        free(p);
+        break;
+    }
+    return dead;
+}
+
+/* Without the lock. */
+static bool destroy(dead_heaps dead)
+{
+    gvm_heap_destroy(dead.heaps[0]);
+    gvm_heap_destroy(dead.heaps[1]);
+    return dead.heaps[0] != NULL || dead.heaps[1] != NULL;
+}
+
+static void reap(int device)
+{
+    dead_heaps dead;
+
+    do {
+        pthread_mutex_lock(&lock);
+        dead = unlink_dead_locked(&devices[device]);
+        pthread_mutex_unlock(&lock);
+    } while (destroy(dead));
+}
+
+/* ---- the limit: of all heaps of a device together, while there are several */
+
+static uint64_t held_by(gvm_heap *heap)
+{
+    gvm_heap_info info = {.struct_size = sizeof info};
+
+    return heap != NULL && gvm_heap_get_info(heap, &info) == GVM_OK ? info.committed_bytes : 0;
+}
+
+static uint64_t held_locked(const device_state *d)
+{
+    uint64_t bytes = held_by(d->first.heap) + held_by(d->first.captured);
+
+    for (const pool *p = d->others; p != NULL; p = p->next)
+        bytes += held_by(p->heap) + held_by(p->captured);
+    return bytes;
+}
+
+static gvm_status share_limit_locked(device_state *d, gvm_heap *heap)
+{
+    uint64_t others;
+
+    if (d->limit_bytes == GVM_BYTES_UNLIMITED || (d->others == NULL && d->first.captured == NULL))
+        return GVM_OK;
+    others = held_locked(d) - held_by(heap);
+    return gvm_heap_set_limit(heap, d->limit_bytes > others ? d->limit_bytes - others : 0);
+}
+
+/* ---- blocks by address */
+
+static block **bucket_of(const void *address)
+{
+    const uint64_t grain = (uint64_t)(uintptr_t)address / 256; /* what all blocks begin at multiples of */
+
+    return &buckets[(grain * 0x9E3779B97F4A7C15ull) >> (64 - BUCKET_BITS)];
+}
+
+/* The link to a block; to NULL if there is none. */
+static block **find_block_locked(const void *address)
+{
+    block **link = bucket_of(address);
+
+    while (*link != NULL && (*link)->address != address)
+        link = &(*link)->next;
+    return link;
+}
+
+static gvm_status unknown_block(const void *address)
+{
+    return gvm_error_set(GVM_E_FOREIGN, "%p is not the start of a block that a pool has given",
+                         address);
+}
+
+static void free_block_record(block *b)
+{
+    free(b->used);
+    free(b);
+}
+
+/* ---- counting */
+
+static void add(pool_count *count, int64_t n)
+{
+    count->current += n;
+    if (n > 0)
+        count->allocated += n;
+    else
+        count->freed -= n;
+    if (count->current > count->peak)
+        count->peak = count->current;
+}
+
+static void count_block_locked(device_state *d, uint64_t bytes, int sign)
+{
+    const int sizes[] = {POOLS_ALL, bytes <= SMALL_BYTES ? POOLS_SMALL : POOLS_LARGE};
+    const uint64_t counted = (bytes + COUNTED_BYTES - 1) / COUNTED_BYTES * COUNTED_BYTES;
+
+    for (int i = 0; i < 2; i++) {
+        add(&d->counted.blocks[sizes[i]], sign);
+        add(&d->counted.bytes[sizes[i]], sign * (int64_t)counted);
+        add(&d->counted.requested_bytes[sizes[i]], sign * (int64_t)bytes);
+    }
+}
+
+/* ---- captures */
+
+/* The legacy stream, which most programs use, cannot be captured. */
+static gvm_status find_capture(int device, gvm_stream stream, uint64_t *id)
+{
+    *id = 0;
+    return stream == NULL || stream == LEGACY
+               ? GVM_OK
+               : gvm_device_get_capture(devices[device].device, stream, id);
+}
+
+static bool is_captured(block *b, gvm_stream stream)
+{
+    if (find_capture(b->of->device, stream, &b->capture_id) != GVM_OK)
+        b->capture_id = UNKNOWN_CAPTURE;
+    b->captured = stream;
+    return b->capture_id != 0;
+}
+
+/* Whether an event of one of the streams that have used it would be part of a graph; or of a captured block, that it may be: then
+ * they may be part of the capture, too, and their order with what it takes later is not known. It is noted which stream. */
+static bool must_wait(block *b)
+{
+    if (b->used_count > 0 && b->heap == b->of->captured && is_captured(b, b->stream))
+        return true;
+    for (size_t i = 0; i < b->used_count; i++)
+        if (is_captured(b, b->used[i]))
+            return true;
+    return false;
+}
+
+static bool has_ended(const block *b)
+{
+    uint64_t id;
+
+    return find_capture(b->of->device, b->captured, &id) == GVM_OK && id != b->capture_id;
+}
+
+/* ---- giving back */
+
+static gvm_status free_in_heap(const block *b)
+{
+    if (b->used_count > 0)
+        return gvm_heap_free_after(b->heap, b->address, b->used, b->used_count);
+    /* It belongs to its stream, and stays that stream's. In a capture nothing may be recorded. */
+    return b->heap == b->of->captured ? gvm_heap_free(b->heap, b->address)
+                                      : gvm_heap_free_async(b->heap, b->address, b->stream);
+}
+
+static void add_late(block *b)
+{
+    block *first;
+
+    pthread_mutex_lock(&lock);
+    for (first = late; first != NULL &&
+                       (first->capture_id != b->capture_id || first->of->device != b->of->device);)
+        first = first->next_capture;
+    if (first != NULL) {
+        b->next = first->next;
+        first->next = b;
+    } else {
+        b->next = NULL;
+        b->next_capture = late;
+        late = b;
+        atomic_fetch_add(&late_count, 1);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* A block that is no longer in the table. */
+static gvm_status give(block *b)
+{
+    const int device = b->of->device;
+    gvm_status status;
+    bool last;
+
+    if (must_wait(b)) {
+        add_late(b);
+        return GVM_OK;
+    }
+    status = free_in_heap(b);
+    pthread_mutex_lock(&lock);
+    last = --b->of->blocks == 0 && b->of->users == 0;
+    pthread_mutex_unlock(&lock);
+    free_block_record(b);
+    if (last)
+        reap(device);
+    return status;
+}
+
+/* Those whose captures have ended. The driver is asked once a capture. */
+static void give_late(void)
+{
+    block *ended = NULL, **end = &ended;
+
+    if (atomic_load_explicit(&late_count, memory_order_relaxed) == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    for (block **link = &late; *link != NULL;) {
+        if (!has_ended(*link)) {
+            link = &(*link)->next_capture;
+            continue;
+        }
+        *end = *link;
+        *link = (*link)->next_capture;
+        atomic_fetch_sub(&late_count, 1);
+        while (*end != NULL)
+            end = &(*end)->next;
+    }
+    pthread_mutex_unlock(&lock);
+    while (ended != NULL) {
+        block *next = ended->next;
+
+        (void)give(ended);
+        ended = next;
+    }
+}
+
+/* ---- calls */
+
+/* The heap that a request is served from; its pool has one more block then, so that it stays. */
+static gvm_status find_heap(int device, gvm_stream stream, block *b)
+{
+    device_state *d = &devices[device];
+    gvm_status status;
+    uint64_t capture_id;
+    gvm_heap **heap;
+
+    pthread_mutex_lock(&lock);
+    status = open_device_locked(device);
+    if (status == GVM_OK)
+        status = find_capture(device, stream, &capture_id);
+    if (status != GVM_OK)
+        goto end;
+    b->of = choose_pool_locked(d, stream, capture_id);
+    if (b->of == NULL) {
+        status = GVM_E_NOMEM;
+        goto end;
+    }
+    heap = capture_id != 0 ? &b->of->captured : &b->of->heap;
+    if (*heap == NULL)
+        status = make_heap_locked(d, capture_id != 0, heap);
+    if (status == GVM_OK)
+        status = share_limit_locked(d, *heap);
+    b->heap = *heap;
+    b->of->blocks += status == GVM_OK;
+
+end:
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static void note_block(device_state *d, block *b, gvm_status status)
+{
+    block **link;
+
+    pthread_mutex_lock(&lock);
+    if (status == GVM_OK) {
+        link = bucket_of(b->address);
+        b->next = *link;
+        *link = b;
+        count_block_locked(d, b->bytes, 1);
+    } else {
+        b->of->blocks--;
+        d->counted.failures += status == GVM_E_NOSPACE;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static int pool_alloc(int device, uint64_t bytes, void *stream, void **out)
+{
+    gvm_status status = check_device(device);
+    block *b;
+
+    *out = NULL;
+    if (status != GVM_OK || bytes == 0)
+        return (int)status;
+    if ((gvm_stream)stream == PER_THREAD)
+        return (int)gvm_error_set(
+            GVM_E_NOTSUP,
+            "the per-thread default stream is another stream in each thread: use streams that "
+            "the program makes");
+    give_late();
+    b = calloc(1, sizeof *b);
+    if (b == NULL)
+        return (int)gvm_error_set(GVM_E_NOMEM, "out of host memory for a block's record");
+    b->bytes = bytes;
+    b->stream = (gvm_stream)stream;
+    status = find_heap(device, b->stream, b);
+    if (status == GVM_OK) {
+        status = bytes > LARGEST_BYTES
+                     ? gvm_error_set(GVM_E_NOSPACE, "no block has more than 32 TiB")
+                     : gvm_heap_alloc_async(b->heap, bytes, "pool", b->stream, &b->address);
+        note_block(&devices[device], b, status);
+    }
+    if (status != GVM_OK) {
+        free(b);
+        return (int)status;
+    }
+    *out = b->address;
+    pools_trace_event('a', *out, bytes, stream);
+    return 0;
+}
+
+static int pool_free(void *address)
+{
+    block **link, *b;
+
+    if (address == NULL || atomic_load_explicit(&is_child, memory_order_relaxed))
+        return 0;
+    pthread_mutex_lock(&lock);
+    link = find_block_locked(address);
+    b = *link;
+    if (b != NULL) {
+        *link = b->next;
+        count_block_locked(&devices[b->of->device], b->bytes, -1);
+        /* Before it is free: then another thread may be given it, and its line must come later. */
+        pools_trace_event('f', address, b->bytes, b->stream);
+    }
+    pthread_mutex_unlock(&lock);
+    if (b == NULL)
+        return (int)unknown_block(address);
+    give_late();
+    return (int)give(b);
+}
+
+static gvm_status add_use_locked(block *b, gvm_stream stream)
+{
+    gvm_stream *grown;
+
+    for (size_t i = 0; i < b->used_count; i++)
+        if (b->used[i] == stream)
+            return GVM_OK;
+    if (stream == b->stream)
+        return GVM_OK;
+    if (stream == PER_THREAD)
+        return gvm_error_set(
+            GVM_E_NOTSUP,
+            "the per-thread default stream is another stream in each thread: use streams that the "
+            "program makes");
+    grown = realloc(b->used, (b->used_count + 1) * sizeof *grown);
+    if (grown == NULL)
+        return gvm_error_set(GVM_E_NOMEM,
+                             "out of host memory: it is not noted that a stream uses a block");
+    b->used = grown;
+    b->used[b->used_count++] = stream;
+    return GVM_OK;
+}
+
+static int pool_use_on(void *address, void *stream)
+{
+    gvm_status status;
+    block *b;
+
+    if (address == NULL || atomic_load_explicit(&is_child, memory_order_relaxed))
+        return 0;
+    pthread_mutex_lock(&lock);
+    b = *find_block_locked(address);
+    status = b != NULL ? add_use_locked(b, (gvm_stream)stream) : unknown_block(address);
+    pthread_mutex_unlock(&lock);
+    return (int)status;
+}
+
+static int pool_find(void *address, pool_block *out)
+{
+    const block *b;
+
+    pthread_mutex_lock(&lock);
+    b = *find_block_locked(address);
+    if (b != NULL)
+        *out = (pool_block){.address = b->address,
+                            .stream = b->stream,
+                            .requested_bytes = b->bytes,
+                            .device = b->of->device,
+                            .pool = b->of->id};
+    pthread_mutex_unlock(&lock);
+    return b != NULL ? 0 : (int)unknown_block(address);
+}
+
+/* ---- pools of frameworks */
+
+static gvm_status unknown_pool(pool_id id)
+{
+    return gvm_error_set(GVM_E_INVALID, "there is no memory pool (%llu, %llu)", id.first, id.second);
+}
+
+/* Finds or makes it, with one more user. */
+static gvm_status retain_locked(int device, pool_id id, pool **out)
+{
+    device_state *d = &devices[device];
+    gvm_status status = open_device_locked(device);
+
+    if (status != GVM_OK)
+        return status;
+    *out = find_pool_locked(d, id, false);
+    if (*out == NULL)
+        *out = add_pool_locked(d, id, false);
+    if (*out == NULL)
+        return GVM_E_NOMEM;
+    (*out)->users++;
+    return GVM_OK;
+}
+
+static int pool_retain(int device, pool_id id)
+{
+    gvm_status status = check_device(device);
+    pool *unused;
+
+    if (status != GVM_OK)
+        return (int)status;
+    pthread_mutex_lock(&lock);
+    status = retain_locked(device, id, &unused);
+    pthread_mutex_unlock(&lock);
+    return (int)status;
+}
+
+static int pool_begin(int device, pool_id id, pool_filter filter)
+{
+    gvm_status status = check_device(device);
+    pool *p = NULL;
+
+    if (status == GVM_OK) {
+        pthread_mutex_lock(&lock);
+        status = retain_locked(device, id, &p);
+        if (status == GVM_OK && (p->open || is_first(id))) {
+            p->users--;
+            status = gvm_error_set(GVM_E_INVALID, "the memory pool (%llu, %llu) is in use already",
+                                   id.first, id.second);
+        }
+        if (status == GVM_OK) {
+            p->open = true;
+            p->filter = filter;
+            open_pools++;
+        }
+        pthread_mutex_unlock(&lock);
+    }
+    if (status != GVM_OK)
+        filter.drop(filter.arg);
+    return (int)status;
+}
+
+static int pool_end(int device, pool_id id)
+{
+    gvm_status status = check_device(device);
+    pool_filter filter;
+    pool *p;
+
+    if (status != GVM_OK)
+        return (int)status;
+    pthread_mutex_lock(&lock);
+    p = find_pool_locked(&devices[device], id, false);
+    if (p != NULL && p->open) {
+        filter = p->filter;
+        p->open = false;
+        open_pools--;
+    } else {
+        p = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    if (p == NULL)
+        return (int)unknown_pool(id);
+    filter.drop(filter.arg);
+    give_late();
+    reap(device);
+    return 0;
+}
+
+static int pool_release(int device, pool_id id)
+{
+    gvm_status status = check_device(device);
+    pool *p;
+
+    if (status != GVM_OK)
+        return (int)status;
+    pthread_mutex_lock(&lock);
+    p = find_pool_locked(&devices[device], id, false);
+    if (p == NULL || p->users == 0)
+        status = unknown_pool(id);
+    else
+        p->users--;
+    pthread_mutex_unlock(&lock);
+    if (status == GVM_OK)
+        reap(device);
+    return (int)status;
+}
+
+static int pool_users(int device, pool_id id)
+{
+    pool *p;
+    int users;
+
+    if (check_device(device) != GVM_OK)
+        return 0;
+    pthread_mutex_lock(&lock);
+    p = find_pool_locked(&devices[device], id, false);
+    users = p != NULL ? p->users : 0;
+    pthread_mutex_unlock(&lock);
+    return users;
+}
+
+/* Calls a function for each heap; a pool has one more block meanwhile, so that it stays. captured: those of captures, too. */
+static gvm_status for_heaps(int device, pool_id id, bool captured,
+                            gvm_status (*call)(const pool *p, gvm_heap *heap, void *arg), void *arg)
+{
+    device_state *d = &devices[device];
+    gvm_status status = GVM_OK;
+    pool *p;
+
+    pthread_mutex_lock(&lock);
+    for (p = &d->first; p != NULL && status == GVM_OK; p = p == &d->first ? d->others : p->next) {
+        gvm_heap *const heap = p->heap, *const graphs = captured ? p->captured : NULL;
+
+        if (!is_first(id) && (p->own || !same_id(p->id, id)))
+            continue;
+        p->blocks++;
+        pthread_mutex_unlock(&lock);
+        if (heap != NULL)
+            status = call(p, heap, arg);
+        if (graphs != NULL && status == GVM_OK)
+            status = call(p, graphs, arg);
+        pthread_mutex_lock(&lock);
+        p->blocks--;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static gvm_status trim_heap(const pool *p, gvm_heap *heap, void *arg)
+{
+    (void)p;
+    (void)arg;
+    return gvm_heap_trim(heap, 0);
+}
+
+static int pool_trim(int device, pool_id id)
+{
+    const int end = device < 0 ? DEVICES_MAX : device + 1;
+    gvm_status status = check_device(device < 0 ? 0 : device);
+
+    if (status == GVM_OK)
+        give_late();
+    for (int i = device < 0 ? 0 : device; i < end && status == GVM_OK; i++)
+        if (devices[i].device != NULL) {
+            reap(i);
+            status = for_heaps(i, id, false, trim_heap, NULL);
+        }
+    return (int)status;
+}
+
+static gvm_status limit_heap(const pool *p, gvm_heap *heap, void *arg)
+{
+    (void)p;
+    return gvm_heap_set_limit(heap, *(const uint64_t *)arg);
+}
+
+static int pool_set_limit(int device, uint64_t bytes)
+{
+    gvm_status status = check_device(device);
+
+    if (status != GVM_OK)
+        return (int)status;
+    pthread_mutex_lock(&lock);
+    status = open_device_locked(device);
+    devices[device].limit_bytes = bytes;
+    pthread_mutex_unlock(&lock);
+    return (int)(status != GVM_OK ? status
+                                  : for_heaps(device, (pool_id){0, 0}, true, limit_heap, &bytes));
+}
+
+static gvm_status grant_one(const pool *p, gvm_heap *heap, void *arg)
+{
+    (void)p;
+    return grant_heap(heap, *(const int *)arg);
+}
+
+static int pool_grant(int device, int peer)
+{
+    gvm_status status = check_device(device);
+
+    if (status == GVM_OK)
+        status = check_device(peer);
+    if (status != GVM_OK || device == peer)
+        return (int)status;
+    pthread_mutex_lock(&lock);
+    status = open_device_locked(device);
+    devices[device].granted[peer] = status == GVM_OK;
+    pthread_mutex_unlock(&lock);
+    if (status == GVM_OK)
+        status = for_heaps(device, (pool_id){0, 0}, true, grant_one, &peer);
+    if (status != GVM_OK)
+        devices[device].granted[peer] = false;
+    return (int)status;
+}
+
+/* ---- telling */
+
+typedef struct sums {
+    pool_stats *stats;
+    int64_t lifetime_peak_bytes;
+} sums;
+
+static gvm_status sum_heap(const pool *p, gvm_heap *heap, void *arg)
+{
+    gvm_heap_info info = {.struct_size = sizeof info};
+    sums *s = arg;
+    gvm_status status = gvm_heap_get_info(heap, &info);
+
+    (void)p;
+    if (status != GVM_OK)
+        return status;
+    s->stats->held_bytes += (int64_t)info.committed_bytes;
+    s->lifetime_peak_bytes += (int64_t)info.committed_peak_bytes;
+    s->stats->pending_bytes += (int64_t)info.pending_bytes;
+    s->stats->segments += info.segments;
+    s->stats->commits += (int64_t)info.commits;
+    s->stats->decommits += (int64_t)info.decommits;
+    s->stats->retries += (int64_t)info.exhausted;
+    s->stats->idle_bytes += (int64_t)info.idle_bytes;
+    return GVM_OK;
+}
+
+static int pool_stats_of(int device, pool_stats *out)
+{
+    device_state *d = &devices[device];
+    sums s = {.stats = out};
+    gvm_status status = check_device(device);
+
+    if (status != GVM_OK)
+        return (int)status;
+    pthread_mutex_lock(&lock);
+    *out = d->counted;
+    pthread_mutex_unlock(&lock);
+    status = for_heaps(device, (pool_id){0, 0}, true, sum_heap, &s);
+    pthread_mutex_lock(&lock);
+    if (s.lifetime_peak_bytes > d->lifetime_peak_bytes)
+        d->held_peak_bytes = s.lifetime_peak_bytes;
+    if (out->held_bytes > d->held_peak_bytes)
+        d->held_peak_bytes = out->held_bytes;
+    out->held_peak_bytes = d->held_peak_bytes;
+    pthread_mutex_unlock(&lock);
+    return (int)status;
+}
+
+static int pool_reset_peaks(int device)
+{
+    pool_stats stats, *counted;
+    sums s = {.stats = &stats};
+    gvm_status status = check_device(device);
+
+    if (status != GVM_OK)
+        return (int)status;
+    memset(&stats, 0, sizeof stats);
+    status = for_heaps(device, (pool_id){0, 0}, true, sum_heap, &s);
+    counted = &devices[device].counted;
+    pthread_mutex_lock(&lock);
+    for (int size = 0; size < POOLS_SIZES; size++) {
+        counted->blocks[size].peak = counted->blocks[size].current;
+        counted->bytes[size].peak = counted->bytes[size].current;
+        counted->requested_bytes[size].peak = counted->requested_bytes[size].current;
+    }
+    devices[device].held_peak_bytes = stats.held_bytes;
+    devices[device].lifetime_peak_bytes = s.lifetime_peak_bytes;
+    pthread_mutex_unlock(&lock);
+    return (int)status;
+}
+
+static void reset_count(pool_count *count)
+{
+    count->allocated = count->freed = 0;
+}
+
+static int pool_reset_counts(int device)
+{
+    const gvm_status status = check_device(device);
+    pool_stats *counted;
+
+    if (status != GVM_OK)
+        return (int)status;
+    counted = &devices[device].counted;
+    pthread_mutex_lock(&lock);
+    for (int size = 0; size < POOLS_SIZES; size++) {
+        reset_count(&counted->blocks[size]);
+        reset_count(&counted->bytes[size]);
+        reset_count(&counted->requested_bytes[size]);
+    }
+    counted->failures = 0;
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+typedef struct walk {
+    void (*each)(void *arg, const pool_extent *extent);
+    void *arg;
+} walk;
+
+static gvm_status walk_heap(const pool *p, gvm_heap *heap, void *arg)
+{
+    const walk *w = arg;
+    gvm_heap_extent *extents = NULL;
+    size_t count = 0, capacity;
+    gvm_status status;
+
+    do { /* until there is room for all */
+        gvm_heap_extent *grown;
+
+        capacity = count + count / 8 + 64;
+        grown = realloc(extents, capacity * sizeof *extents);
+        if (grown == NULL) {
+            free(extents);
+            return gvm_error_set(GVM_E_NOMEM, "out of host memory for a list of blocks");
+        }
+        extents = grown;
+        status = gvm_heap_list_extents(heap, capacity, sizeof *extents, extents, &count);
+    } while (status == GVM_OK && count > capacity);
+    for (size_t i = 0; i < count && status == GVM_OK; i++) {
+        const gvm_heap_extent *e = &extents[i];
+        const pool_extent extent = {.device = p->device,
+                                    .pool = p->id,
+                                    .address = e->address,
+                                    .range = e->range,
+                                    .stream = e->stream,
+                                    .bytes = e->len_bytes,
+                                    .requested_bytes = e->size_bytes,
+                                    .use = (pool_use)e->use};
+
+        w->each(w->arg, &extent);
+    }
+    free(extents);
+    return status;
+}
+
+static int pool_walk(pool_id id, void (*each)(void *arg, const pool_extent *extent), void *arg)
+{
+    walk w = {each, arg};
+    gvm_status status = check_device(0);
+
+    for (int i = 0; i < DEVICES_MAX && status == GVM_OK; i++)
+        if (devices[i].device != NULL)
+            status = for_heaps(i, id, true, walk_heap, &w);
+    return (int)status;
+}
+
+void pools_choose(const pools_options *options)
+{
+    pthread_mutex_lock(&lock);
+    chosen = *options;
+    pthread_mutex_unlock(&lock);
+}
+
+const pool_calls pools = {
+    .struct_bytes = sizeof(pool_calls),
+    .error = last_error,
+    .alloc = pool_alloc,
+    .free = pool_free,
+    .use = pool_use_on,
+    .find = pool_find,
+    .begin = pool_begin,
+    .end = pool_end,
+    .retain = pool_retain,
+    .release = pool_release,
+    .users = pool_users,
+    .trim = pool_trim,
+    .set_limit = pool_set_limit,
+    .grant = pool_grant,
+    .stats = pool_stats_of,
+    .reset_peaks = pool_reset_peaks,
+    .reset_counts = pool_reset_counts,
+    .walk = pool_walk,
+};
