@@ -416,21 +416,27 @@ end_runs(join_state *state)
 	state->phase = PHASE_BEFORE;
 }
 
-/* Nodes between the join and the outer rows would have these begin anew when they are asked for rows, which may be never, or in the middle of a batch. */
+/*
+ * Nodes between the join and the outer rows would have these begin anew when they are asked for rows, which may be never, or in the middle of a batch; and
+ * an aggregate's hash table, of which no row has been asked for or whose rows are the same, not at all. So each of them is told that what is below has changed,
+ * by a parameter that there is not.
+ */
 static void
 rescan_join(CustomScanState *node)
 {
 	join_state *state = (join_state *) node;
+	const int	none = list_length(node->ss.ps.state->es_plannedstmt->paramExecTypes);
+	PlanState  *last = &state->outer->css.ss.ps, *plan;
 
 	end_runs(state);
-	rescan_child(node);
-	for (PlanState *plan = child_of(node);; plan = outerPlanState(plan))
-	{
-		if (plan->chgParam != NULL)
-			ExecReScan(plan);
-		if (plan == &state->outer->css.ss.ps)
-			break;
-	}
+	if (node->ss.ps.chgParam != NULL)
+		UpdateChangedParamSet(child_of(node), node->ss.ps.chgParam);
+	for (plan = child_of(node); plan != last; plan = outerPlanState(plan))
+		plan->chgParam = bms_add_member(plan->chgParam, none);
+	last->chgParam = bms_add_member(last->chgParam, none);
+	for (plan = child_of(node); plan != last; plan = outerPlanState(plan))
+		ExecReScan(plan);
+	ExecReScan(last);
 }
 
 static void

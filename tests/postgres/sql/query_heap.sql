@@ -101,6 +101,12 @@ EXPLAIN (COSTS OFF) SELECT o.x, (SELECT count(*) FROM (SELECT FROM f_h f JOIN a_
 SELECT o.x, (SELECT count(*) FROM (SELECT FROM f_h f JOIN a_g a ON f.n = a.n JOIN m_a b ON b.v = f.k2 + o.x WHERE f.x < o.x + 20 OFFSET 0) j) AS gpu, (SELECT count(*) FROM (SELECT FROM f_h f JOIN a_h a ON f.n = a.n JOIN m_h b ON b.v = f.k2 + o.x WHERE f.x < o.x + 20 OFFSET 0) j) AS heap FROM o_h o;
 SELECT o.x, (SELECT count(*) FROM (SELECT FROM f_h f JOIN a_g a ON f.n = a.n WHERE f.x < o.x + 15 OFFSET 0) j) AS gpu, (SELECT count(*) FROM (SELECT FROM f_h f JOIN a_h a ON f.n = a.n WHERE f.x < o.x + 15 OFFSET 0) j) AS heap FROM o_h o;
 UPDATE f_h SET n = '0' WHERE id IN (20, 6000);
+-- Plans that begin anew though nothing below has changed, as the groups above have not all been kept.
+SET work_mem = '64kB';
+EXPLAIN (COSTS OFF) SELECT o.x, (SELECT sum(c) + o.x FROM (SELECT f.id, count(*) AS c FROM f_h f JOIN m_g m ON f.k = m.k GROUP BY 1) j) FROM o_h o;
+SELECT o.x, (SELECT sum(c) + o.x FROM (SELECT f.id, count(*) AS c FROM f_h f JOIN m_g m ON f.k = m.k GROUP BY 1) j) AS gpu, (SELECT sum(c) + o.x FROM (SELECT f.id, count(*) AS c FROM f_h f JOIN m_h m ON f.k = m.k GROUP BY 1) j) AS heap FROM o_h o WHERE o.x < 4;
+SELECT o.x, (SELECT count(*) + o.x FROM (SELECT DISTINCT f.id, m.v FROM f_h f JOIN m_g m ON f.k = m.k) j) AS gpu, (SELECT count(*) + o.x FROM (SELECT DISTINCT f.id, m.v FROM f_h f JOIN m_h m ON f.k = m.k) j) AS heap FROM o_h o WHERE o.x < 4;
+RESET work_mem;
 -- Early ends, cursors that go back.
 SELECT count(*) FROM (SELECT f.s, v FROM f_h f JOIN m_g m ON f.k = m.k LIMIT 10) j;
 BEGIN;
