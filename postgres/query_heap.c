@@ -309,6 +309,45 @@ tables_of(const List *columns)
 	return tables;
 }
 
+/* Of each column that is returned: where it is in outer rows; -1: in records. The executor cannot tell, as PostgreSQL takes placeholders for what they hold. */
+static List *
+find_places(const List *outputs, const List *batch, gstore_query_sink sink)
+{
+	List		   *places = NIL;
+	const ListCell *output, *cell;
+
+	foreach(output, outputs)
+	{
+		int place = -1;
+
+		if (sink == GSTORE_SINK_ROWS)
+			foreach(cell, batch)
+				if (equal(lfirst(cell), lfirst(output)))
+					place = foreach_current_index(cell);
+		places = lappend_int(places, place);
+	}
+	return places;
+}
+
+/* Of outer rows, what columns in conditions and keys are to be found among: a placeholder is none of them, also where it holds such a column. */
+static List *
+hide_placeholders(const List *batch)
+{
+	List		   *out = NIL;
+	const ListCell *cell;
+
+	foreach(cell, batch)
+	{
+		Node *node = lfirst(cell);
+
+		out = lappend(out,
+					  IsA(node, PlaceHolderVar)
+						  ? (Node *) makeNullConst(exprType(node), exprTypmod(node), exprCollation(node))
+						  : node);
+	}
+	return out;
+}
+
 static Plan *
 plan_join(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targets, List *clauses, List *plans)
 {
@@ -316,17 +355,17 @@ plan_join(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targets, L
 	gstore_join_plan plan = *(gstore_join_plan *) linitial(path->custom_private);
 	List			*outputs = lsecond(path->custom_private), *conditions = NIL, *tuple, *numbers;
 	List			*tables = table_columns(&plan), *batch = plan.rows->reltarget->exprs;
+	const int		 sink = intVal(lthird(path->custom_private));
 
 	gstore_begin_with_few_groups(linitial(plans));
 	plan.tables = tables_of(tables);
 	numbers = gstore_join_encode(&plan, &conditions);
-	tuple = add_columns(add_columns(NIL, outputs), batch);
+	tuple = add_columns(add_columns(NIL, outputs), hide_placeholders(batch));
 	scan->custom_scan_tlist = add_columns(add_columns(tuple, conditions), tables);
 	(void) gstore_collect_parameters((Node *) scan->custom_scan_tlist, &scan->custom_exprs);
-	scan->custom_private = list_make2(numbers,
-									  list_make4_int(intVal(lthird(path->custom_private)),
-													 list_length(outputs), list_length(batch),
-													 list_length(tables)));
+	scan->custom_private = list_make3(
+		numbers, list_make4_int(sink, list_length(outputs), list_length(batch), list_length(tables)),
+		find_places(outputs, batch, (gstore_query_sink) sink));
 	return (Plan *) scan;
 }
 
@@ -340,11 +379,12 @@ exprs_between(const List *tuple, int first, int limit)
 	return out;
 }
 
-int
+const List *
 gstore_heap_of_plan(const CustomScan *plan, gstore_query *query)
 {
-	const List *tuple = plan->custom_scan_tlist, *counts = lsecond(plan->custom_private);
-	const int	outputs = lsecond_int(counts), conditions_at = outputs + lthird_int(counts),
+	const List *tuple = plan->custom_scan_tlist, *counts = lsecond(plan->custom_private),
+			   *places = lthird(plan->custom_private);
+	const int outputs = lsecond_int(counts), conditions_at = outputs + lthird_int(counts),
 			  tables_at = list_length(tuple) - lfourth_int(counts);
 	List			*columns = exprs_between(tuple, 0, outputs);
 	ListCell		*cell;
@@ -356,13 +396,13 @@ gstore_heap_of_plan(const CustomScan *plan, gstore_query *query)
 	foreach(cell, columns)
 		if (IsA(lfirst(cell), Aggref))
 			query->aggregates = lappend(query->aggregates, lfirst(cell));
-		else if (query->sink != GSTORE_SINK_ROWS || !list_member(query->batch, lfirst(cell)))
+		else if (list_nth_int(places, foreach_current_index(cell)) < 0)
 			query->keys = lappend(query->keys, lfirst(cell));
 	gstore_join_decode(linitial(plan->custom_private),
 					   tables_of(exprs_between(tuple, tables_at, list_length(tuple))),
 					   exprs_between(tuple, conditions_at, tables_at), &join);
 	query->joins = join.joins;
-	return outputs;
+	return places;
 }
 
 void

@@ -19,7 +19,7 @@
 /* Hooks of the planner, which call those that are there. */
 extern void gstore_heap_init(void);
 
-/* What a plan of a join is for. Of its scan tuple the first columns are what it returns: so many, which are those of the local plan. */
-extern int gstore_heap_of_plan(const CustomScan *plan, gstore_query *query);
+/* What a plan of a join is for. Of its scan tuple the first columns are what it returns, which are those of the local plan: of each the place in outer rows; -1: in records. */
+extern const List *gstore_heap_of_plan(const CustomScan *plan, gstore_query *query);
 
 #endif

@@ -199,24 +199,16 @@ find_batch(const CustomScanState *node)
 }
 
 static void
-find_places(join_state *state)
+set_places(join_state *state, const List *places)
 {
-	const CustomScan *plan = (const CustomScan *) state->css.ss.ps.plan;
+	const ListCell *cell;
 
+	state->outputs = list_length(places);
 	state->places = palloc(sizeof *state->places * (Size) (state->outputs + 1));
 	state->values = palloc(sizeof *state->values * (Size) (state->outputs + 1));
 	state->nulls = palloc(sizeof *state->nulls * (Size) (state->outputs + 1));
-	for (int i = 0; i < state->outputs; i++)
-	{
-		const TargetEntry *output = list_nth_node(TargetEntry, plan->custom_scan_tlist, i);
-		ListCell		  *cell;
-
-		state->places[i] = -1;
-		if (has_rows(state))
-			foreach(cell, state->query.batch)
-				if (equal(lfirst(cell), output->expr))
-					state->places[i] = foreach_current_index(cell);
-	}
+	foreach(cell, places)
+		state->places[foreach_current_index(cell)] = lfirst_int(cell);
 }
 
 static void
@@ -226,14 +218,13 @@ begin_join(CustomScanState *node, EState *estate, int flags)
 	ListCell   *cell;
 
 	begin_child(node, estate, flags);
-	state->outputs = gstore_heap_of_plan((const CustomScan *) node->ss.ps.plan, &state->query);
+	set_places(state, gstore_heap_of_plan((const CustomScan *) node->ss.ps.plan, &state->query));
 	foreach(cell, state->query.joins)
 		state->relations[1 + state->inner_count++] = ExecOpenScanRelation(
 			estate, ((const gstore_query_join *) lfirst(cell))->relation, flags);
 	if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
 		return;
 	state->outer = find_batch(node);
-	find_places(state);
 	state->compiled = gstore_query_prepare(&state->query, &node->ss.ps);
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore batches",
 										   ALLOCSET_DEFAULT_SIZES);
@@ -425,21 +416,27 @@ end_runs(join_state *state)
 	state->phase = PHASE_BEFORE;
 }
 
-/* Nodes between the join and the outer rows would have these begin anew when they are asked for rows, which may be never, or in the middle of a batch. */
+/*
+ * Nodes between the join and the outer rows would have these begin anew when they are asked for rows, which may be never, or in the middle of a batch; and
+ * an aggregate's hash table, of which no row has been asked for or whose rows are the same, not at all. So each of them is told that what is below has changed,
+ * by a parameter that there is not.
+ */
 static void
 rescan_join(CustomScanState *node)
 {
 	join_state *state = (join_state *) node;
+	const int	none = list_length(node->ss.ps.state->es_plannedstmt->paramExecTypes);
+	PlanState  *last = &state->outer->css.ss.ps, *plan;
 
 	end_runs(state);
-	rescan_child(node);
-	for (PlanState *plan = child_of(node);; plan = outerPlanState(plan))
-	{
-		if (plan->chgParam != NULL)
-			ExecReScan(plan);
-		if (plan == &state->outer->css.ss.ps)
-			break;
-	}
+	if (node->ss.ps.chgParam != NULL)
+		UpdateChangedParamSet(child_of(node), node->ss.ps.chgParam);
+	for (plan = child_of(node); plan != last; plan = outerPlanState(plan))
+		plan->chgParam = bms_add_member(plan->chgParam, none);
+	last->chgParam = bms_add_member(last->chgParam, none);
+	for (plan = child_of(node); plan != last; plan = outerPlanState(plan))
+		ExecReScan(plan);
+	ExecReScan(last);
 }
 
 static void

@@ -51,6 +51,11 @@ INSERT INTO p_h SELECT id, k, s FROM f_h WHERE id < 1000;
 ANALYZE p_h;
 SELECT same_join('SELECT f.*, a.name FROM (VALUES (1, ''x''), (2, ''y''), (77, NULL)) f (k, s) JOIN a@ a USING (k)'), same_join('SELECT f, a.name FROM generate_series(1, 50) f JOIN a@ a ON f = a.k'), same_join('SELECT f.*, a.name FROM (SELECT k, count(*), max(s) AS s FROM f_h GROUP BY k LIMIT 33) f JOIN a@ a USING (k)');
 SELECT same_join('SELECT f.id, g.s, a.name FROM f_h f JOIN f_h g ON f.id = g.id + 1 JOIN a@ a ON a.k = f.k'), same_join('SELECT p.id, p.s, a.name FROM p_h p JOIN a@ a ON a.k = p.k'), same_join('SELECT b.s, a.name FROM (SELECT k, s FROM a@ OFFSET 0) b JOIN a@ a USING (k)'), same_join('SELECT f.id, a.w FROM (SELECT id, k, random() < 2 AS r FROM f_h OFFSET 0) f JOIN a@ a ON f.k = a.k AND f.r');
+-- What subqueries below outer joins compute: equal expressions have values of their own, NULL where the subquery has no row.
+SET join_collapse_limit = 1;
+SELECT same_join('SELECT f.id, b.one, c.one AS other, a.name FROM f_h f LEFT JOIN (SELECT 1 AS one, k FROM m_h) b ON b.k = f.k LEFT JOIN (SELECT 1 AS one, k2 FROM m_h) c ON c.k2 = f.x JOIN a@ a ON a.k = f.k WHERE f.id < 200');
+SELECT same_join('SELECT f.id, f.x, b.x AS other, a.name FROM f_h f LEFT JOIN LATERAL (SELECT f.x, m.k FROM m_h m) b ON b.k = f.k JOIN a@ a ON a.k = f.x AND f.x >= a.name'), same_join('SELECT f.x, count(b.x), count(*) FROM f_h f LEFT JOIN LATERAL (SELECT f.x, m.k FROM m_h m) b ON b.k = f.k JOIN a@ a ON a.k = f.x GROUP BY 1');
+RESET join_collapse_limit;
 -- Groups, which PostgreSQL combines: of each batch.
 SET test.node = '"GPU": "aggregate on rows';
 SELECT same_join('SELECT count(*), sum(f.x), sum(name) FROM f_h f JOIN a@ a ON f.k = a.k'), same_join('SELECT f.k2, count(*), sum(f.x), sum(name), avg(f.y), max(f.n), min(f.d) FROM f_h f JOIN a@ a ON f.k = a.k GROUP BY 1'), same_join('SELECT f.k2, count(*), sum(f.x) FROM f_h f JOIN a@ a ON f.k = a.k GROUP BY 1 HAVING sum(f.x) > 41900 ORDER BY 3 DESC LIMIT 4');
@@ -96,6 +101,12 @@ EXPLAIN (COSTS OFF) SELECT o.x, (SELECT count(*) FROM (SELECT FROM f_h f JOIN a_
 SELECT o.x, (SELECT count(*) FROM (SELECT FROM f_h f JOIN a_g a ON f.n = a.n JOIN m_a b ON b.v = f.k2 + o.x WHERE f.x < o.x + 20 OFFSET 0) j) AS gpu, (SELECT count(*) FROM (SELECT FROM f_h f JOIN a_h a ON f.n = a.n JOIN m_h b ON b.v = f.k2 + o.x WHERE f.x < o.x + 20 OFFSET 0) j) AS heap FROM o_h o;
 SELECT o.x, (SELECT count(*) FROM (SELECT FROM f_h f JOIN a_g a ON f.n = a.n WHERE f.x < o.x + 15 OFFSET 0) j) AS gpu, (SELECT count(*) FROM (SELECT FROM f_h f JOIN a_h a ON f.n = a.n WHERE f.x < o.x + 15 OFFSET 0) j) AS heap FROM o_h o;
 UPDATE f_h SET n = '0' WHERE id IN (20, 6000);
+-- Plans that begin anew though nothing below has changed, as the groups above have not all been kept.
+SET work_mem = '64kB';
+EXPLAIN (COSTS OFF) SELECT o.x, (SELECT sum(c) + o.x FROM (SELECT f.id, count(*) AS c FROM f_h f JOIN m_g m ON f.k = m.k GROUP BY 1) j) FROM o_h o;
+SELECT o.x, (SELECT sum(c) + o.x FROM (SELECT f.id, count(*) AS c FROM f_h f JOIN m_g m ON f.k = m.k GROUP BY 1) j) AS gpu, (SELECT sum(c) + o.x FROM (SELECT f.id, count(*) AS c FROM f_h f JOIN m_h m ON f.k = m.k GROUP BY 1) j) AS heap FROM o_h o WHERE o.x < 4;
+SELECT o.x, (SELECT count(*) + o.x FROM (SELECT DISTINCT f.id, m.v FROM f_h f JOIN m_g m ON f.k = m.k) j) AS gpu, (SELECT count(*) + o.x FROM (SELECT DISTINCT f.id, m.v FROM f_h f JOIN m_h m ON f.k = m.k) j) AS heap FROM o_h o WHERE o.x < 4;
+RESET work_mem;
 -- Early ends, cursors that go back.
 SELECT count(*) FROM (SELECT f.s, v FROM f_h f JOIN m_g m ON f.k = m.k LIMIT 10) j;
 BEGIN;
