@@ -15,6 +15,7 @@
 #define BLOCKS_WANTED 4 /* of a scan, in a multiprocessor at a time: as query_scan is bounded */
 #define TILES 16        /* between two reviews */
 #define SHARED_RESERVED 1024 /* of a block, by CUDA */
+#define RATIO_MAX UINT64_C(1000000000000000000)
 
 typedef struct branch {
     uint32_t floor;
@@ -280,6 +281,20 @@ static bool check_field(checker *c, uint32_t field, uint32_t of)
     return move(c, 1, 1);
 }
 
+static bool check_function(checker *c, uint32_t function, uint64_t value)
+{
+    if (function >= GQUERY_FUNCTIONS)
+        return refuse(c, "there is no function %u", (unsigned)function);
+    if ((((function >= GQUERY_ROUND_I64 && function <= GQUERY_CEILING_I64) ||
+          function == GQUERY_WITHIN_I64) &&
+         (int64_t)value < 1) ||
+        (function == GQUERY_RATIO_F64 && (value < 1 || value > RATIO_MAX)) ||
+        ((function == GQUERY_SHIFT_LEFT || function == GQUERY_SHIFT_RIGHT) && value != 16 &&
+         value != 32 && value != 64))
+        return refuse(c, "function %u with another value than it takes", (unsigned)function);
+    return move(c, function >= GQUERY_BITS_AND ? 2 : 1, 1);
+}
+
 static bool check_arithmetic(checker *c, uint32_t op, uint32_t kind)
 {
     if (kind >= GQUERY_ARITHMETICS)
@@ -500,6 +515,7 @@ static bool check_instruction(checker *c)
     case GQUERY_LOAD: return check_load(c, i->a) && move(c, 0, 1);
     case GQUERY_LOAD_NULL: return check_load_null(c, i->a) && move(c, 0, 1);
     case GQUERY_TEXT: return check_text(c, i);
+    case GQUERY_FUNCTION: return check_function(c, i->b, i->value);
     case GQUERY_CONSTANT:
     case GQUERY_UNKNOWN:
     case GQUERY_NULL: return move(c, 0, 1);
@@ -627,6 +643,7 @@ bool gquery_may_raise(const gquery_program *program)
 
         if ((i->op >= GQUERY_ADD && i->op <= GQUERY_F64_TO_F32) || i->op == GQUERY_FIELD ||
             i->op == GQUERY_TEXT || i->op == GQUERY_UNKNOWN ||
+            (i->op == GQUERY_FUNCTION && gquery_function_may_raise(i->b)) ||
             (i->op == GQUERY_LOAD && program->columns[i->a].form == GQUERY_DECIMAL))
             return true;
     }

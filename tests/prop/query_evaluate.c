@@ -659,6 +659,21 @@ static void convert(walk *w, const gquery_instruction *i)
     push(w, d.is_null, v);
 }
 
+static void apply_function(walk *w, const gquery_instruction *i)
+{
+    const datum y = pop(w), x = i->b >= GQUERY_BITS_AND ? pop(w) : y;
+    uint32_t error = GQUERY_E_NONE;
+
+    if (i->b >= GQUERY_LEAST_I64 && x.is_null != y.is_null)
+        push(w, false, x.is_null ? y.bits : x.bits);
+    else if (x.is_null || y.is_null)
+        push(w, true, 0);
+    else
+        push(w, false, query_function(i->b, x.bits, y.bits, i->value, &error));
+    if (error != GQUERY_E_NONE)
+        raise(w, error);
+}
+
 static void test_value(walk *w, uint32_t op)
 {
     const datum d = pop(w);
@@ -802,6 +817,7 @@ static void step(walk *w, uint32_t *at)
     case GQUERY_REPLACE: w->stack[w->depth - 2] = w->stack[w->depth - 1], w->depth--; break;
     case GQUERY_IN: look_up(w, w->program->values + i->a, i->b); break;
     case GQUERY_TEXT: test_text(w, i); break;
+    case GQUERY_FUNCTION: apply_function(w, i); break;
     case GQUERY_IN_PAIRS: look_up_pair(w, w->program->values + i->a, i->b); break;
     case GQUERY_AND:
     case GQUERY_OR: combine(w, i->op == GQUERY_AND); break;
