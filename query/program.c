@@ -255,17 +255,22 @@ static bool check_text(checker *c, const gquery_instruction *i)
 {
     const uint32_t kind = i->b & GQUERY_TEXT_KIND, flags = i->b & ~GQUERY_TEXT_KIND,
                    count = (uint32_t)(i->value >> 32);
-    const uint32_t anchors = flags & (GQUERY_TEXT_FROM_START | GQUERY_TEXT_TO_END);
+    const uint32_t anchors = flags & (GQUERY_TEXT_FROM_START | GQUERY_TEXT_TO_END),
+                   letters = flags & (GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER);
 
     if (!check_column(c, i->a))
         return false;
     if (!gquery_is_text(c->program->columns[i->a].form) ||
         gquery_is_numbered(&c->program->columns[i->a]))
         return refuse(c, "column %u has no texts", (unsigned)i->a);
-    if (kind >= GQUERY_TEXT_KINDS || flags >= 2 * GQUERY_TEXT_TO_END)
+    if (kind >= GQUERY_TEXT_KINDS || flags >= 2 * GQUERY_TEXT_ASCII)
         return refuse(c, "there is no question %u of a text", (unsigned)i->b);
     if ((kind != GQUERY_TEXT_LIKE || count == 0) && anchors != 0)
         return refuse(c, "only a pattern with pieces begins or ends with one");
+    if (letters == (GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER) ||
+        (letters == 0 && (flags & GQUERY_TEXT_ASCII) != 0) ||
+        (letters != 0 && kind > GQUERY_TEXT_LIKE))
+        return refuse(c, "letters of a text are of both cases, or are not asked for");
     if (kind > GQUERY_TEXT_LIKE && i->value != 0)
         return refuse(c, "the length has no texts");
     return check_texts(c, kind, (uint32_t)i->value, count) && move(c, 0, 1);

@@ -270,6 +270,11 @@ typedef enum gquery_text {
 /* Of a pattern: it begins with the first piece, ends with the last one; it has one then. */
 #define GQUERY_TEXT_FROM_START 0x400u
 #define GQUERY_TEXT_TO_END 0x800u
+/* One of both at most, of GQUERY_TEXT_IN and GQUERY_TEXT_LIKE: A to Z are taken as a to z, or the other way round. */
+#define GQUERY_TEXT_LOWER 0x1000u
+#define GQUERY_TEXT_UPPER 0x2000u
+#define GQUERY_TEXT_ASCII \
+    0x4000u /* a text with a byte above 127 raises GQUERY_E_TEXT; beside one of these */
 
 /* Integers raise the error of their width's range, decimals GQUERY_E_DECIMAL, floats overflow and underflow; all GQUERY_E_DIVISION by 0. */
 typedef enum gquery_arithmetic {
@@ -328,7 +333,7 @@ typedef enum gquery_error {
     GQUERY_E_FIELD,   /* none of PostgreSQL */
     GQUERY_E_UNKNOWN, /* the backend evaluates what GQUERY_UNKNOWN stands for, and the query runs again. From bit GQUERY_UNKNOWN_SHIFT on: its number */
     GQUERY_E_LONG, /* none of PostgreSQL: rows would take a kernel too long: very many keys have the same place in a hash table, or a row has very many matches */
-    GQUERY_E_TEXT, /* none of PostgreSQL: a text is compressed, or not within its column */
+    GQUERY_E_TEXT, /* none of PostgreSQL: a text is compressed, not within its column, or not of ASCII where it has to be */
     GQUERY_E_NUMBERED, /* none of PostgreSQL: a text is too long for a key */
     GQUERY_ERRORS,
 } gquery_error;

@@ -46,7 +46,7 @@ VECTORS = f", v real[]{{}}, w bit({BITS}), code char(4){{}}"
 # Texts; code is behind the vectors, and of one length.
 TEXTS = {"note": "text", "name": "varchar(12)", "tag": 'text COLLATE "C"', "code": "char(4)"}
 OTHERS = (*TEXTS, "v", "w")  # columns of types that the GPU does not compute with
-LETTERS = "aab b\u00e9\u20ac%_"
+LETTERS = "aAb B\u00e9\u20ac%_"
 DISTANCES = ("<->", "<#>", "<+>")
 # Of the inner tables of joins, which are named as the table, with the number at the end; in 1 keys are unique, and ji is in all.
 INNER = {"jk": "integer", "jk2": "smallint", "jv": "bigint", "jf": "float8", "jd": "date", "jb": "bool", "jt": "text", "ji": "integer"}
@@ -318,8 +318,13 @@ class Query:
 
     def of_text(self, column):
         """A condition on a text."""
-        rng, value = self.rng, lambda: self.values.of_text("tag" if column == "jt" else column)
+        rng, name = self.rng, "tag" if column == "jt" else column
+
+        def value():
+            return self.values.of_text(name)
         choice = rng.random()
+        if rng.random() < 0.3:
+            column = rng.choice(("lower({})", "upper({})", "left({}, 2)", "substr({}, 1, 3)", "coalesce({}, 'ab')", "coalesce({}, '')")).format(column)
         if choice < 0.3:
             left, right = (column, f"{value()}::text") if rng.random() < 0.9 else (f"{value()}::text", column)
             return f"{left} {rng.choice(('=', '<>', 'IS DISTINCT FROM', 'IS NOT DISTINCT FROM'))} {right}"
@@ -333,7 +338,7 @@ class Query:
             return f"{rng.choice(('length', 'octet_length'))}({column}) {rng.choice(COMPARISONS)} {rng.randint(0, 30)}"
         if choice < 0.7:
             return f"CASE {column} WHEN {value()} THEN b WHEN {value()} THEN NOT b ELSE k > 3 END"
-        return f"{column} {rng.choice(('', 'NOT '))}LIKE {self.values.pattern()}"
+        return f"{column} {rng.choice(('', 'NOT '))}{rng.choice(('LIKE', 'LIKE', 'ILIKE'))} {self.values.pattern()}"
 
     def condition(self, depth):
         rng = self.rng

@@ -381,6 +381,10 @@ static void draw_text_test(draft *d)
                  (draw(d, 5) == 0 ? GQUERY_TEXT_TRIMMED : 0) |
                  (draw(d, 3) != 0 ? GQUERY_TEXT_UTF8 : 0);
 
+    if (draw(d, 3) == 0)
+        b |= draw(d, 2) == 0 ? GQUERY_TEXT_LOWER : GQUERY_TEXT_UPPER;
+    if (b >= GQUERY_TEXT_LOWER && draw(d, 4) == 0)
+        b |= GQUERY_TEXT_ASCII;
     if (is_like && count > 0)
         b |= (uint32_t)draw(d, 4) * GQUERY_TEXT_FROM_START;
     p->value_count += count;

@@ -166,7 +166,7 @@ static void put_value(draft *d, uint32_t form, uint8_t *values, uint64_t row)
 uint32_t query_draw_character(draft *d, uint8_t *to)
 {
     static const char *const characters[] = {
-        "a", "b", "a", "b", " ", "c", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+        "a", "b", "A", "b", " ", "[", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
     const char *c = characters[draw(d, draw(d, 3) == 0 ? 9 : 4)];
 
     memcpy(to, c, strlen(c));

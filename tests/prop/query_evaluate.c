@@ -259,18 +259,44 @@ static bool is_one_of(walk *w, const gquery_instruction *i, host_text t)
     return found;
 }
 
+/* With letters of one case, as the instruction says. False: there are others than of ASCII, and it says that there are none. */
+static bool change_letters(uint32_t flags, host_text *t)
+{
+    static uint8_t changed[BODIES_MAX];
+
+    for (uint64_t at = 0; at < t->count; at++) {
+        const uint8_t c = t->bytes[at];
+
+        if (c > 127 && (flags & GQUERY_TEXT_ASCII) != 0)
+            return false;
+        changed[at] = (flags & GQUERY_TEXT_LOWER) != 0 && c >= 'A' && c <= 'Z'
+                          ? (uint8_t)(c + 'a' - 'A')
+                      : (flags & GQUERY_TEXT_UPPER) != 0 && c >= 'a' && c <= 'z'
+                          ? (uint8_t)(c + 'A' - 'a')
+                          : c;
+    }
+    t->bytes = changed;
+    return true;
+}
+
 static uint64_t answer_of(walk *w, const gquery_instruction *i, host_text t)
 {
     const bool trimmed = (i->b & GQUERY_TEXT_TRIMMED) != 0;
     const uint32_t kind = i->b & GQUERY_TEXT_KIND;
     uint64_t count = 0;
 
-    if (t.bytes == NULL && (trimmed || kind == GQUERY_TEXT_LIKE || kind == GQUERY_TEXT_CHARACTERS)) {
+    if (t.bytes == NULL && (trimmed || kind == GQUERY_TEXT_LIKE || kind == GQUERY_TEXT_CHARACTERS ||
+                            (i->b & GQUERY_TEXT_ASCII) != 0)) {
         raise(w, GQUERY_E_TEXT);
         return 0;
     }
     while (trimmed && t.count > 0 && t.bytes[t.count - 1] == ' ')
         t.count--;
+    if (t.bytes != NULL && (i->b & (GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER)) != 0 &&
+        !change_letters(i->b, &t)) {
+        raise(w, GQUERY_E_TEXT);
+        return 0;
+    }
     switch (kind) {
     case GQUERY_TEXT_IN: return is_one_of(w, i, t);
     case GQUERY_TEXT_LIKE: return has_pieces(w->program, i, t);
