@@ -10,8 +10,6 @@
 
 #include "postgres/query_calendar.h"
 
-#define USECS_DIGITS 6
-
 /* Names of fields, as extract() and date_trunc() have them, and the beginning of each; GQUERY_FIELDS: it has none. */
 static const struct
 {
@@ -66,8 +64,8 @@ static const struct
 	{F_TIMESTAMPTZ_TIMESTAMP, KIND_CAST, GQUERY_OF_TIMESTAMP, GQUERY_TO_TIMESTAMP, -1},
 };
 
-static bool
-find_offset(int times, int64 *offset)
+bool
+gstore_find_offset(int times, int64 *offset)
 {
 	long seconds = 0;
 
@@ -77,9 +75,8 @@ find_offset(int times, int64 *offset)
 	return true;
 }
 
-/* By the name that a constant text is. */
-static bool
-find_field(const Node *node, bool truncates, gquery_field *field)
+bool
+gstore_find_field(const Node *node, bool truncates, gquery_field *field)
 {
 	const Const *name = (const Const *) node;
 	char		*value;
@@ -103,7 +100,7 @@ set_result(result_kind kind, gstore_calendar *out)
 	const bool in_usecs = out->what == GQUERY_SECOND ||
 		(out->what == GQUERY_EPOCH && out->of != GQUERY_OF_DATE);
 
-	out->scale = in_usecs ? USECS_DIGITS : 0;
+	out->scale = in_usecs ? GSTORE_USECS_DIGITS : 0;
 	out->divisor = kind != KIND_DOUBLE ? 0 : in_usecs ? USECS_PER_SEC : 1;
 	return kind != KIND_DOUBLE || out->what != GQUERY_SECOND;
 }
@@ -134,8 +131,9 @@ gstore_find_calendar(Oid function, List *args, gstore_calendar *out)
 		*out = (gstore_calendar){.what = (gquery_field) functions[i].what,
 								 .of = (gquery_field_of) functions[i].of,
 								 .argument = llast(args)};
-		return find_offset(functions[i].zone, &out->offset) &&
-			(kind == KIND_CAST || find_field(linitial(args), kind == KIND_TRUNCATE, &out->what)) &&
+		return gstore_find_offset(functions[i].zone, &out->offset) &&
+			(kind == KIND_CAST ||
+			 gstore_find_field(linitial(args), kind == KIND_TRUNCATE, &out->what)) &&
 			has_field(out) && set_result(kind, out);
 	}
 	return false;

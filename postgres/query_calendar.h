@@ -10,6 +10,8 @@
 
 #include "query/program.h"
 
+#define GSTORE_USECS_DIGITS 6 /* of a second */
+
 typedef struct gstore_calendar
 {
 	gquery_field	what;
@@ -22,5 +24,11 @@ typedef struct gstore_calendar
 
 /* False: the function is none, or what it does depends on more: on a time zone that has changed its offset. */
 extern bool gstore_find_calendar(Oid function, List *args, gstore_calendar *out);
+
+/* The session's time zone from UTC, so many times, in microseconds. False: it has not always been the same. */
+extern bool gstore_find_offset(int times, int64 *offset);
+
+/* By the name that a constant text is; truncates: the beginning of it. False: there is none. */
+extern bool gstore_find_field(const Node *name, bool truncates, gquery_field *field);
 
 #endif

@@ -35,7 +35,7 @@
 	{F_##name##_FLOAT4, aggregate, RESULT_VALUE}, {F_##name##_FLOAT8, aggregate, RESULT_VALUE}, \
 	{F_##name##_OID, aggregate, RESULT_VALUE}, {F_##name##_DATE, aggregate, RESULT_VALUE}, \
 	{F_##name##_TIME, aggregate, RESULT_VALUE}, {F_##name##_TIMESTAMP, aggregate, RESULT_VALUE}, \
-	{F_##name##_TIMESTAMPTZ, aggregate, RESULT_VALUE}
+	{F_##name##_TIMESTAMPTZ, aggregate, RESULT_VALUE}, {F_##name##_INTERVAL, aggregate, RESULT_VALUE}
 
 static const gstore_aggregate_function functions[] = {
 	{F_COUNT_, GQUERY_COUNT_ROWS, RESULT_COUNT}, {F_COUNT_ANY, GQUERY_COUNT, RESULT_COUNT},

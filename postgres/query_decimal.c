@@ -3,22 +3,33 @@
 
 #include "utils/fmgroids.h"
 
+#include "postgres/form.h"
 #include "postgres/query_decimal.h"
 
 #define SCALE_DIGITS_MAX 18 /* a power of ten that 64 bits have */
+#define TOWARDS_0		 (-1)
+
+static uint64
+power_of_ten(int digits)
+{
+	uint64 power = 1;
+
+	while (digits-- > 0)
+		power *= 10;
+	return power;
+}
 
 bool
 gstore_scale_up(gquery_program *p, uint32 at, int digits)
 {
 	gquery_instruction product[] = {
-		{.op = GQUERY_CONSTANT, .value = 1},
+		{.op = GQUERY_CONSTANT},
 		{.op = GQUERY_MULTIPLY, .b = GQUERY_ARITHMETIC_DECIMAL},
 	};
 
 	if (digits > SCALE_DIGITS_MAX || p->code_count + lengthof(product) > GQUERY_CODE_MAX)
 		return false;
-	for (int i = 0; i < digits; i++)
-		product[0].value *= 10;
+	product[0].value = power_of_ten(digits);
 	memmove(&p->code[at + lengthof(product)], &p->code[at], sizeof p->code[0] * (p->code_count - at));
 	memcpy(&p->code[at], product, sizeof product);
 	p->code_count += lengthof(product);
@@ -186,15 +197,114 @@ emit_decimal_pair(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *o
 	}
 	else
 		scale_of_product(out, &other);
-	return gstore_emit(e, op, 0, GQUERY_ARITHMETIC_DECIMAL);
+	out->raises |= op == GQUERY_MODULO;
+	return gstore_emit(e, op, 0,
+					   op == GQUERY_MODULO ? GQUERY_ARITHMETIC_I64 : GQUERY_ARITHMETIC_DECIMAL);
 }
 
-/* Of what has no digits behind the point, such as a field of a date. */
+/* Of the value that was emitted last and a power of ten. False: no word has that. */
+static bool
+emit_quotient(gstore_emitter *e, gquery_function function, int digits)
+{
+	return digits <= SCALE_DIGITS_MAX &&
+		gstore_emit_instruction(e,
+								(gquery_instruction){.op = GQUERY_FUNCTION,
+													 .b = (uint16) function,
+													 .value = power_of_ten(digits)});
+}
+
+/* Towards 0. */
+static bool
+emit_truncated(gstore_emitter *e, int digits)
+{
+	return digits <= SCALE_DIGITS_MAX && gstore_emit_constant(e, (int64) power_of_ten(digits)) &&
+		gstore_emit(e, GQUERY_DIVIDE, 0, GQUERY_ARITHMETIC_I64);
+}
+
+/* Its digits become so many, whatever they are: none of its values is left out where others have fewer. */
+static bool
+emit_argument(gstore_emitter *e, Node *argument, gstore_emitted *out)
+{
+	const bool full_scale = e->full_scale;
+	bool	   done;
+
+	e->full_scale = false;
+	done = gstore_emit_expression(e, argument, out);
+	e->full_scale = full_scale;
+	out->mixed = out->absorbed = false;
+	return done && has_own_scale(out);
+}
+
+/* To so many digits behind the point; below 0: before it. function: gquery_function, or TOWARDS_0. */
+static bool
+emit_rounded(gstore_emitter *e, Node *argument, int function, int digits, gstore_emitted *out)
+{
+	int fewer;
+
+	if (!emit_argument(e, argument, out))
+		return false;
+	if (out->scale == GSTORE_SCALE_ANY)
+		return true;
+	fewer = out->scale - digits;
+	out->scale = Max(digits, 0);
+	if (fewer <= 0)
+		return gstore_scale_up(e->program, e->program->code_count, -fewer);
+	if (function == TOWARDS_0 ? !emit_truncated(e, fewer)
+							  : !emit_quotient(e, (gquery_function) function, fewer))
+		return false;
+	return digits >= 0 || gstore_scale_up(e->program, e->program->code_count, -digits);
+}
+
+/* round() and trunc() with a constant number of digits. */
+static bool
+emit_rounded_to(gstore_emitter *e, List *args, int function, gstore_emitted *out)
+{
+	const Const *digits = lsecond(args);
+
+	return IsA(digits, Const) && !digits->constisnull &&
+		abs(DatumGetInt32(digits->constvalue)) <= SCALE_DIGITS_MAX &&
+		emit_rounded(e, linitial(args), function, DatumGetInt32(digits->constvalue), out);
+}
+
+/* numeric(p, s) of it. */
+static bool
+emit_coerced(gstore_emitter *e, List *args, gstore_emitted *out)
+{
+	const Const *typmod = lsecond(args);
+	int			 precision, scale;
+
+	if (!IsA(typmod, Const) || typmod->constisnull ||
+		!gstore_form_decimal(DatumGetInt32(typmod->constvalue), &precision, &scale) ||
+		!emit_rounded(e, linitial(args), GQUERY_ROUND_I64, scale, out))
+		return false;
+	out->raises = true;
+	return out->scale == GSTORE_SCALE_ANY || precision > SCALE_DIGITS_MAX ||
+		emit_quotient(e, GQUERY_WITHIN_I64, precision);
+}
+
+static bool
+emit_sign_of_decimal(gstore_emitter *e, Node *argument, gstore_emitted *out)
+{
+	if (!emit_argument(e, argument, out))
+		return false;
+	out->scale = 0;
+	return gstore_emit(e, GQUERY_FUNCTION, 0, GQUERY_SIGN_I64);
+}
+
+/* A double that is a quotient of two that doubles have is the nearest one to the decimal, as PostgreSQL's is. */
+static bool
+emit_double_of_decimal(gstore_emitter *e, Node *argument, gstore_emitted *out)
+{
+	if (!emit_argument(e, argument, out))
+		return false;
+	out->type = FLOAT8OID;
+	return emit_quotient(e, GQUERY_RATIO_F64, out->scale == GSTORE_SCALE_ANY ? 0 : out->scale);
+}
+
 static bool
 emit_integer_of_decimal(gstore_emitter *e, Node *argument, Oid type, gstore_emitted *out)
 {
-	if (!gstore_emit_expression(e, argument, out) ||
-		(out->scale != 0 && out->scale != GSTORE_SCALE_ANY))
+	if (!emit_rounded(e, argument, GQUERY_ROUND_I64, 0, out))
 		return false;
 	*out = (gstore_emitted){
 		.type = type, .nullable = out->nullable, .raises = out->raises || type != INT8OID};
@@ -223,6 +333,24 @@ emit_decimal_arithmetic(gstore_emitter *e, Oid function, List *args, gstore_emit
 			return emit_decimal_pair(e, args, GQUERY_SUBTRACT, out);
 		case F_NUMERIC_MUL:
 			return emit_decimal_pair(e, args, GQUERY_MULTIPLY, out);
+		case F_NUMERIC_MOD:
+		case F_MOD_NUMERIC_NUMERIC:
+			return emit_decimal_pair(e, args, GQUERY_MODULO, out);
+		case F_ROUND_NUMERIC_INT4:
+			return emit_rounded_to(e, args, GQUERY_ROUND_I64, out);
+		case F_TRUNC_NUMERIC_INT4:
+			return emit_rounded_to(e, args, TOWARDS_0, out);
+		case F_NUMERIC_NUMERIC_INT4:
+			return emit_coerced(e, args, out);
+		case F_FLOOR_NUMERIC:
+			return emit_rounded(e, linitial(args), GQUERY_FLOOR_I64, 0, out);
+		case F_CEIL_NUMERIC:
+		case F_CEILING_NUMERIC:
+			return emit_rounded(e, linitial(args), GQUERY_CEILING_I64, 0, out);
+		case F_SIGN_NUMERIC:
+			return emit_sign_of_decimal(e, linitial(args), out);
+		case F_FLOAT8_NUMERIC:
+			return emit_double_of_decimal(e, linitial(args), out);
 		case F_NUMERIC_UPLUS:
 			return gstore_emit_expression(e, linitial(args), out);
 		case F_NUMERIC_UMINUS:

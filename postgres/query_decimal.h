@@ -34,7 +34,7 @@ extern bool gstore_emit_full_scale(gstore_emitter *emitter, uint32 left, uint32 
  */
 extern gquery_op gstore_beside(gquery_op op, int64 *word);
 
-/* Arithmetic, casts of integers to numeric, and those back of what has no digits behind the point. */
+/* Arithmetic, what rounds, casts of integers to numeric, and those back, also to double precision. */
 extern bool
 gstore_emit_decimal_function(gstore_emitter *emitter, Oid function, List *args, gstore_emitted *out);
 

@@ -20,6 +20,7 @@
 #include "postgres/qual.h"
 #include "postgres/query_batch.h"
 #include "postgres/query_calendar.h"
+#include "postgres/query_choice.h"
 #include "postgres/query_decimal.h"
 #include "postgres/query_distance.h"
 #include "postgres/query_enum.h"
@@ -29,13 +30,7 @@
 #include "postgres/query_list.h"
 #include "postgres/query_refused.h"
 #include "postgres/query_text.h"
-
-/* What a CASE compares with is evaluated anew for each WHEN. */
-typedef struct gstore_case
-{
-	Node			   *value;
-	struct gstore_case *outer;
-} gstore_case;
+#include "postgres/query_time.h"
 
 /* An expression that depends on no row, and its state while the query is executed. */
 typedef struct known_value
@@ -146,8 +141,8 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null, b
 	return true;
 }
 
-static bool
-emit_null(gstore_emitter *e, gstore_emitted *out)
+bool
+gstore_emit_null(gstore_emitter *e, gstore_emitted *out)
 {
 	out->nullable = true;
 	out->scale = GSTORE_SCALE_ANY;
@@ -179,7 +174,7 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))
 		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0);
 	out->nullable = null;
-	return null ? emit_null(e, out) : emit_value(e, value, out);
+	return null ? gstore_emit_null(e, out) : emit_value(e, value, out);
 }
 
 /* ---- columns */
@@ -527,9 +522,9 @@ gstore_equal_types(const gstore_emitted *left, const gstore_emitted *right)
 	return family != 0 ? family == gstore_type_family(right->type) : left->type == right->type;
 }
 
-/* The value that was emitted last, with one of the same family of types. op: GQUERY_EQ to GQUERY_DISTINCT. */
-static bool
-emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op, gstore_emitted *out)
+bool
+gstore_emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op,
+					 gstore_emitted *out)
 {
 	const uint32   left_end = e->program->code_count;
 	gstore_emitted other;
@@ -541,6 +536,11 @@ emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op,
 	}
 	else if (left.type == UUIDOID)
 		return false;
+	else if (gstore_are_times(left.type, getBaseType(exprType(right))))
+	{
+		if (!gstore_emit_time_compared(e, &left, left_end, right, op, &other))
+			return false;
+	}
 	else if (gstore_type_family(left.type) == 0 && op >= GQUERY_LT && op <= GQUERY_GE)
 	{
 		if (!gstore_is_row_independent(right) || !gstore_emit_enum_order(e, &left, right, op, &other))
@@ -589,9 +589,9 @@ emit_uuid_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted
 
 /* Of types for which the right one is an argument of the instruction, if it depends on no row. */
 static bool
-takes_known(Oid type)
+takes_known(Oid left, Oid right)
 {
-	return type == NUMERICOID || gstore_type_family(type) == 0;
+	return left == NUMERICOID || gstore_type_family(left) == 0 || gstore_are_times(left, right);
 }
 
 /* Of an operator that compares. */
@@ -607,14 +607,14 @@ emit_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out
 	right = lsecond(args);
 	if (getBaseType(exprType(left)) == UUIDOID)
 		return emit_uuid_comparison(e, args, op, out);
-	if (takes_known(getBaseType(exprType(left))) && gstore_is_row_independent(left) &&
-		!gstore_is_row_independent(right))
+	if (takes_known(getBaseType(exprType(left)), getBaseType(exprType(right))) &&
+		gstore_is_row_independent(left) && !gstore_is_row_independent(right))
 	{
 		left = right;
 		right = linitial(args);
 		op = commuted(op);
 	}
-	return gstore_emit_expression(e, left, &value) && emit_compared(e, value, right, op, out);
+	return gstore_emit_expression(e, left, &value) && gstore_emit_compared(e, value, right, op, out);
 }
 
 /* Numbers are decimals; microseconds since 1970 may have too many digits. */
@@ -649,7 +649,8 @@ emit_function(gstore_emitter *e, Oid function, Oid result, List *args, gstore_em
 	if (f == NULL && gstore_find_calendar(function, args, &calendar))
 		return emit_field(e, &calendar, getBaseType(result), out);
 	if (f == NULL)
-		return gstore_emit_decimal_function(e, function, args, out);
+		return gstore_emit_time_function(e, function, args, out) ||
+			gstore_emit_decimal_function(e, function, args, out);
 	foreach(cell, args)
 	{
 		gstore_emitted one;
@@ -661,7 +662,8 @@ emit_function(gstore_emitter *e, Oid function, Oid result, List *args, gstore_em
 	}
 	all.raises |= gstore_can_raise(f, args);
 	*out = all;
-	return f->op == 0 || gstore_emit(e, (gquery_op) f->op, 0, f->b);
+	return f->op == 0 ||
+		gstore_emit_instruction(e, (gquery_instruction){.op = f->op, .b = f->b, .value = f->value});
 }
 
 static bool
@@ -754,134 +756,6 @@ emit_boolean_test(gstore_emitter *e, BooleanTest *test, gstore_emitted *out)
 		(!tests[test->booltesttype].negated || gstore_emit(e, GQUERY_NOT, 0, 0));
 }
 
-/* ---- choices */
-
-/* From the WHEN at that place on: the rest is in the ELSE of the one before. */
-static bool
-emit_whens(gstore_emitter *e, CaseExpr *c, int at, gstore_emitted *out)
-{
-	CaseWhen	  *when;
-	gstore_emitted condition, rest;
-	uint32		   start, end, rest_start;
-
-	if (at == list_length(c->args))
-	{
-		if (c->defresult != NULL)
-			return gstore_emit_expression(e, (Node *) c->defresult, out);
-		*out = (gstore_emitted){.type = getBaseType(c->casetype)};
-		return emit_null(e, out);
-	}
-	when = list_nth_node(CaseWhen, c->args, at);
-	if (!gstore_emit_expression(e, (Node *) when->expr, &condition) || !gstore_emit(e, GQUERY_IF, 0, 0))
-		return false;
-	start = e->program->code_count;
-	if (!gstore_emit_expression(e, (Node *) when->result, out))
-		return false;
-	end = e->program->code_count;
-	rest_start = end + 1;
-	if (!gstore_emit(e, GQUERY_ELSE, 0, 0) || !emit_whens(e, c, at + 1, &rest))
-		return false;
-	if (out->type == NUMERICOID &&
-		(!gstore_emit_full_scale(e, start, end, rest_start, out, &rest) ||
-		 !gstore_align(e->program, out, end, &rest)))
-		return false;
-	out->nullable |= rest.nullable;
-	out->raises |= condition.raises || rest.raises;
-	return gstore_emit(e, GQUERY_END, 0, 0);
-}
-
-static bool
-emit_case(gstore_emitter *e, CaseExpr *c, gstore_emitted *out)
-{
-	gstore_case scope = {(Node *) c->arg, e->scope};
-	bool		done;
-
-	e->guarded++;
-	if (c->arg != NULL)
-		e->scope = &scope;
-	done = emit_whens(e, c, 0, out);
-	e->scope = scope.outer;
-	e->guarded--;
-	out->type = getBaseType(c->casetype);
-	return done;
-}
-
-Node *
-gstore_case_value(const gstore_emitter *e)
-{
-	return e->scope == NULL ? NULL : e->scope->value;
-}
-
-static bool
-emit_case_value(gstore_emitter *e, gstore_emitted *out)
-{
-	gstore_case *scope = e->scope;
-	bool		 done;
-
-	if (scope == NULL)
-		return false;
-	e->scope = scope->outer;
-	done = gstore_emit_expression(e, scope->value, out);
-	e->scope = scope;
-	return done;
-}
-
-static bool
-emit_coalesce(gstore_emitter *e, CoalesceExpr *c, gstore_emitted *out)
-{
-	ListCell *cell;
-
-	if (!gstore_emit_expression(e, linitial(c->args), out))
-		return false;
-	for_each_from(cell, c->args, 1)
-	{
-		gstore_emitted one;
-		uint32		   start;
-		bool		   done;
-
-		if (!gstore_emit(e, GQUERY_COPY, 0, 0) || !gstore_emit(e, GQUERY_IS_NULL, 0, 0) ||
-			!gstore_emit(e, GQUERY_IF, 0, 0))
-			return false;
-		out->absorbed |= out->mixed; /* with NULL in its place this argument would be taken */
-		e->guarded++;
-		start = e->program->code_count;
-		done = gstore_emit_expression(e, lfirst(cell), &one) &&
-			(one.type != NUMERICOID ||
-			 ((one.scale <= out->scale || gstore_refuse(e, (Node *) c, GSTORE_SCALES_DIFFER)) &&
-			  gstore_emit_full_scale(e, 0, 0, start, out, &one) &&
-			  gstore_align(e->program, out, 0, &one)));
-		e->guarded--;
-		if (!done || !gstore_emit(e, GQUERY_REPLACE, 0, 0) || !gstore_emit(e, GQUERY_END, 0, 0))
-			return false;
-		out->nullable &= one.nullable;
-		out->raises |= one.raises;
-	}
-	out->type = getBaseType(c->coalescetype);
-	return true;
-}
-
-static bool
-emit_null_if(gstore_emitter *e, NullIfExpr *n, gstore_emitted *out)
-{
-	const bool	   full_scale = e->full_scale;
-	gstore_emitted is_equal;
-	gquery_op	   op;
-	bool		   done;
-
-	if (!gstore_find_comparison(n->opno, &op) || op != GQUERY_EQ ||
-		!gstore_emit_expression(e, linitial(n->args), out) || !gstore_emit(e, GQUERY_COPY, 0, 0))
-		return false;
-	e->full_scale = false;
-	done = emit_compared(e, *out, lsecond(n->args), GQUERY_EQ, &is_equal);
-	e->full_scale = full_scale;
-	if (!done)
-		return false;
-	out->nullable = true;
-	out->raises |= is_equal.raises;
-	return gstore_emit(e, GQUERY_IF, 0, 0) && gstore_emit(e, GQUERY_NULL, 0, 0) &&
-		gstore_emit(e, GQUERY_REPLACE, 0, 0) && gstore_emit(e, GQUERY_END, 0, 0);
-}
-
 /* ---- all */
 
 static bool
@@ -916,16 +790,8 @@ emit_node(gstore_emitter *e, Node *node, gstore_emitted *out)
 			return emit_null_test(e, (NullTest *) node, out);
 		case T_BooleanTest:
 			return emit_boolean_test(e, (BooleanTest *) node, out);
-		case T_CaseExpr:
-			return emit_case(e, (CaseExpr *) node, out);
-		case T_CaseTestExpr:
-			return emit_case_value(e, out);
-		case T_CoalesceExpr:
-			return emit_coalesce(e, (CoalesceExpr *) node, out);
-		case T_NullIfExpr:
-			return emit_null_if(e, (NullIfExpr *) node, out);
 		default:
-			return false;
+			return gstore_emit_choice(e, node, out);
 	}
 }
 
@@ -986,6 +852,6 @@ gstore_emit_word(gstore_emitter *e, Node *node, int which, gstore_emitted *out)
 	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))
 		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0);
 	out->nullable = null;
-	return null ? emit_null(e, out)
+	return null ? gstore_emit_null(e, out)
 				: gstore_emit_constant(e, gstore_stack_word(value, UUIDOID, which));
 }

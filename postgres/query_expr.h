@@ -1,8 +1,8 @@
 /*
  * postgres/query_expr.h - instructions of a program (query/program.h) for one expression: what query_compile.c is made of.
  *
- * Circle: query_decimal.c, query_distance.c, query_enum.c, query_expr.c, query_list.c and query_text.c call each other, because an expression contains others, of which
- * decimals, distances, lists and texts have files of their own.
+ * Circle: query_choice.c, query_decimal.c, query_distance.c, query_enum.c, query_expr.c, query_list.c, query_text.c and query_time.c call each other, because an expression
+ * contains others, of which choices, decimals, distances, lists, texts and times have files of their own.
  */
 #ifndef GSTORE_QUERY_EXPR_H
 #define GSTORE_QUERY_EXPR_H
@@ -107,12 +107,20 @@ gstore_evaluate(gstore_emitter *emitter, Expr *expression, Datum *value, bool *n
 extern bool gstore_emit_constant(gstore_emitter *emitter, int64 word);
 extern bool gstore_emit_instruction(gstore_emitter *emitter, gquery_instruction instruction);
 
+extern bool gstore_emit_null(gstore_emitter *emitter, gstore_emitted *out);
+/* Compares the value that was emitted last with one of the same family of types. op: GQUERY_EQ to GQUERY_DISTINCT. */
+extern bool gstore_emit_compared(gstore_emitter *emitter, gstore_emitted left, Node *right,
+								 gquery_op op, gstore_emitted *out);
+
+/* ---- of query_choice.c */
+
+/* What the CASE compares with that is around the expression; NULL: there is none. */
+extern Node *gstore_case_value(const gstore_emitter *emitter);
+
 /* ---- of query_text.c */
 
 /* The place of an expression's column of texts; numbered: gquery_numbered, or 0. False: it is none, or as is said of find_column(). */
 extern bool gstore_find_text(gstore_emitter *emitter, const Node *node, int numbered, uint32 *at);
-/* What the CASE compares with that is around the expression; NULL: there is none. */
-extern Node *gstore_case_value(const gstore_emitter *emitter);
 
 /* ---- of query_list.c */
 

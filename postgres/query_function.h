@@ -1,5 +1,5 @@
 /*
- * postgres/query_function.h - which of PostgreSQL's functions of integers and floats are instructions of a program (query/program.h).
+ * postgres/query_function.h - which of PostgreSQL's functions of integers, floats, dates and timestamps are instructions of a program (query/program.h).
  */
 #ifndef GSTORE_QUERY_FUNCTION_H
 #define GSTORE_QUERY_FUNCTION_H
@@ -12,7 +12,7 @@
 typedef struct gstore_number_function
 {
 	Oid	   function;
-	uint16 op, b;
+	uint16 op, b, value; /* of the instruction */
 } gstore_number_function;
 
 /* NULL: it is none. */

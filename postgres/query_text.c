@@ -7,11 +7,16 @@
 
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/fmgrprotos.h"
+#include "utils/formatting.h"
 #include "utils/lsyscache.h"
+#include "utils/pg_locale.h"
 
 #include "postgres/qual.h"
 #include "postgres/query_list.h"
@@ -24,6 +29,7 @@ typedef enum question
 {
 	ASKS_EQUAL,
 	ASKS_LIKE,
+	ASKS_ILIKE,
 	ASKS_PREFIX,
 	ASKS_BYTES,
 	ASKS_CHARACTERS,
@@ -46,6 +52,10 @@ static const text_function functions[] = {
 	{F_TEXTNLIKE, ASKS_LIKE, true, false},
 	{F_BPCHARLIKE, ASKS_LIKE, false, false},
 	{F_BPCHARNLIKE, ASKS_LIKE, true, false},
+	{F_TEXTICLIKE, ASKS_ILIKE, false, false},
+	{F_TEXTICNLIKE, ASKS_ILIKE, true, false},
+	{F_BPCHARICLIKE, ASKS_ILIKE, false, false},
+	{F_BPCHARICNLIKE, ASKS_ILIKE, true, false},
 	{F_LIKE_TEXT_TEXT, ASKS_LIKE, false, false},
 	{F_NOTLIKE_TEXT_TEXT, ASKS_LIKE, true, false},
 	{F_STARTS_WITH, ASKS_PREFIX, false, false},
@@ -116,11 +126,48 @@ find_cast(gstore_emitter *e, Node *node, bool *trimmed)
 	return node;
 }
 
+#define ASCII_END 128
+
+/* Of lower() and upper(), what becomes of ASCII; of others the collation's locale decides, but for C. False: it does with ASCII as well. */
+static bool
+find_letters(bool is_lower, Oid collation, uint16 *flags)
+{
+	char all[ASCII_END] = "", wanted[ASCII_END] = "", *changed;
+
+	*flags |= is_lower ? GQUERY_TEXT_LOWER : GQUERY_TEXT_UPPER;
+	if (!OidIsValid(collation) || (*flags & GQUERY_TEXT_LOWER && *flags & GQUERY_TEXT_UPPER))
+		return false;
+	if (lc_ctype_is_c(collation))
+		return true;
+	*flags |= GQUERY_TEXT_ASCII;
+	for (int c = 1; c < ASCII_END; c++)
+	{
+		all[c - 1] = (char) c;
+		wanted[c - 1] = (char) (is_lower ? pg_ascii_tolower((unsigned char) c)
+										 : pg_ascii_toupper((unsigned char) c));
+	}
+	changed = is_lower ? str_tolower(all, ASCII_END - 1, collation)
+					   : str_toupper(all, ASCII_END - 1, collation);
+	return strcmp(changed, wanted) == 0;
+}
+
+/* A column, or lower() or upper() of it. */
 static bool
 find_text(gstore_emitter *e, Node *node, gquery_instruction *i)
 {
 	bool trimmed;
 
+	while (IsA(node, RelabelType))
+		node = (Node *) ((RelabelType *) node)->arg;
+	if (IsA(node, FuncExpr) &&
+		(((FuncExpr *) node)->funcid == F_LOWER_TEXT || ((FuncExpr *) node)->funcid == F_UPPER_TEXT))
+	{
+		const FuncExpr *f = (FuncExpr *) node;
+
+		if (!find_letters(f->funcid == F_LOWER_TEXT, f->inputcollid, &i->b))
+			return false;
+		node = linitial(f->args);
+	}
 	node = find_cast(e, node, &trimmed);
 	if (node == NULL || !gstore_find_text(e, node, 0, &i->a))
 		return false;
@@ -302,6 +349,23 @@ add_prefix(gquery_program *p, Datum value, gquery_instruction *i)
 		(count == 0 || add_text(p, first, VARDATA_ANY(from), count));
 }
 
+/* What the column's first characters, so many of them, are compared with. */
+static bool
+add_beginning(gquery_program *p, const text_function *f, int characters, Datum value,
+			  gquery_instruction *i)
+{
+	const text *from = DatumGetTextPP(value);
+	const int	wanted = pg_mbstrlen_with_len(VARDATA_ANY(from), (int) VARSIZE_ANY_EXHDR(from));
+
+	if (f->asks != ASKS_EQUAL || f->trimmed)
+		return false;
+	if (wanted == characters)
+		return add_prefix(p, value, i);
+	if (wanted > characters) /* it is none of no texts */
+		return begin_texts(p, 0, i);
+	return begin_texts(p, 1, i) && add_value(p, (uint32) i->value, value, false);
+}
+
 /* ---- instructions */
 
 /* The boolean that was emitted last is negated. */
@@ -319,10 +383,16 @@ emit_null_comparison(gstore_emitter *e, uint32 column, bool distinct)
 }
 
 static bool
-add_compared(gquery_program *p, const text_function *f, Datum value, gquery_instruction *i)
+add_compared(gquery_program *p, const text_function *f, Oid collation, int characters, Datum value,
+			 gquery_instruction *i)
 {
+	if (characters >= 0)
+		return add_beginning(p, f, characters, value, i);
 	switch ((question) f->asks)
 	{
+		case ASKS_ILIKE: /* as PostgreSQL does */
+			value = DirectFunctionCall1Coll(lower, collation, value);
+			return find_letters(true, collation, &i->b) && add_pattern(p, value, i);
 		case ASKS_EQUAL:
 			return begin_texts(p, 1, i) && add_value(p, (uint32) i->value, value, f->trimmed);
 		case ASKS_LIKE:
@@ -333,19 +403,52 @@ add_compared(gquery_program *p, const text_function *f, Datum value, gquery_inst
 }
 
 static bool
-emit_compared(gstore_emitter *e, const text_function *f, List *args, bool distinct, gstore_emitted *out)
+constant_int(const Node *node, int *value)
+{
+	const Const *c = (const Const *) node;
+
+	if (!IsA(node, Const) || c->constisnull || c->consttype != INT4OID)
+		return false;
+	*value = DatumGetInt32(c->constvalue);
+	return true;
+}
+
+/* left() and substr() from the first character on: what they are of, and how many characters they are; others: itself, and -1. */
+static Node *
+find_beginning(Node *node, int *characters)
+{
+	const FuncExpr *f = (const FuncExpr *) node;
+	int				first, count;
+
+	*characters = -1;
+	if (!IsA(node, FuncExpr))
+		return node;
+	if (f->funcid == F_LEFT && constant_int(lsecond(f->args), &count) && count >= 0)
+		*characters = count;
+	else if ((f->funcid == F_SUBSTR_TEXT_INT4_INT4 || f->funcid == F_SUBSTRING_TEXT_INT4_INT4) &&
+			 constant_int(lsecond(f->args), &first) && first == 1 &&
+			 constant_int(lthird(f->args), &count) && count >= 0)
+		*characters = count;
+	return *characters >= 0 ? linitial(f->args) : node;
+}
+
+static bool
+emit_compared(gstore_emitter *e, const text_function *f, Oid collation, List *args, bool distinct,
+			  gstore_emitted *out)
 {
 	gquery_instruction i = {.op = GQUERY_TEXT, .b = f->trimmed ? GQUERY_TEXT_TRIMMED : 0};
-	Node			  *other = lsecond(args);
+	Node			  *other = lsecond(args), *one = linitial(args);
 	Datum			   value;
 	bool			   null;
+	int				   characters;
 
-	if (!find_text(e, linitial(args), &i))
+	if (f->asks == ASKS_EQUAL && gstore_is_row_independent(one))
 	{
-		other = linitial(args);
-		if (f->asks != ASKS_EQUAL || !find_text(e, lsecond(args), &i))
-			return false;
+		other = one;
+		one = lsecond(args);
 	}
+	if (!find_text(e, find_beginning(one, &characters), &i))
+		return false;
 	if (!gstore_is_row_independent(other))
 		return false;
 	*out = (gstore_emitted){.type = BOOLOID, .nullable = !distinct};
@@ -353,8 +456,8 @@ emit_compared(gstore_emitter *e, const text_function *f, List *args, bool distin
 		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0);
 	if (null)
 		return emit_null_comparison(e, i.a, distinct);
-	return add_compared(e->program, f, value, &i) && gstore_emit_instruction(e, i) &&
-		(!distinct || gstore_emit(e, GQUERY_IS_TRUE, 0, 0)) &&
+	return add_compared(e->program, f, collation, characters, value, &i) &&
+		gstore_emit_instruction(e, i) && (!distinct || gstore_emit(e, GQUERY_IS_TRUE, 0, 0)) &&
 		emit_negated(e, f->negated || distinct);
 }
 
@@ -363,7 +466,8 @@ emit_length(gstore_emitter *e, const text_function *f, List *args, gstore_emitte
 {
 	gquery_instruction i = {.op = GQUERY_TEXT, .b = f->trimmed ? GQUERY_TEXT_TRIMMED : 0};
 
-	if (!find_text(e, linitial(args), &i) || (f->asks == ASKS_CHARACTERS && !has_characters()))
+	if (!find_text(e, linitial(args), &i) || (i.b & (GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER)) != 0 ||
+		(f->asks == ASKS_CHARACTERS && !has_characters()))
 		return false;
 	*out = (gstore_emitted){.type = INT4OID, .nullable = true};
 	i.b |= f->asks == ASKS_BYTES ? GQUERY_TEXT_LENGTH
@@ -404,7 +508,7 @@ emit_call(gstore_emitter *e, Oid function, Oid collation, List *args, bool disti
 		return false;
 	if (f->asks == ASKS_BYTES || f->asks == ASKS_CHARACTERS)
 		return emit_length(e, f, args, out);
-	return is_deterministic(collation) && emit_compared(e, f, args, distinct, out);
+	return is_deterministic(collation) && emit_compared(e, f, collation, args, distinct, out);
 }
 
 bool
@@ -417,6 +521,37 @@ gstore_emit_text_key(gstore_emitter *e, Node *key, uint32 *column, bool *trimmed
 	return node != NULL && is_deterministic(exprCollation(key)) &&
 		gstore_find_text(e, node, *trimmed ? GQUERY_NUMBERED_TRIMMED : kind, column) &&
 		gstore_emit(e, GQUERY_LOAD, *column, 0);
+}
+
+/* coalesce(a, b) = x is coalesce(a = x, b = x), where all but a column is constant: its values are those of one expression then. */
+static bool
+emit_coalesced(gstore_emitter *e, const OpExpr *o, gstore_emitted *out)
+{
+	CoalesceExpr *all = makeNode(CoalesceExpr), *c = linitial(o->args);
+	RelabelType	 *cast = IsA(c, RelabelType) ? (RelabelType *) c : NULL;
+	ListCell	 *cell;
+
+	if (cast != NULL)
+		c = (CoalesceExpr *) cast->arg;
+	if (!IsA(c, CoalesceExpr) || !IsA(lsecond(o->args), Const))
+		return false;
+	all->coalescetype = BOOLOID;
+	all->location = -1;
+	foreach(cell, c->args)
+	{
+		OpExpr		*one = makeNode(OpExpr);
+		RelabelType *as = makeNode(RelabelType);
+
+		*one = *o;
+		if (cast != NULL)
+			*as = *cast;
+		as->arg = lfirst(cell);
+		one->args = list_make2(cast != NULL ? (void *) as : lfirst(cell), lsecond(o->args));
+		all->args = lappend(all->args, eval_const_expressions(NULL, (Node *) one));
+		if (gstore_is_row_independent(llast(all->args)) && !IsA(llast(all->args), Const))
+			return false;
+	}
+	return gstore_emit_expression(e, (Node *) all, out);
 }
 
 bool
@@ -432,7 +567,9 @@ gstore_emit_text(gstore_emitter *e, Node *node, gstore_emitted *out)
 		done = emit_list(e, (ScalarArrayOpExpr *) node, out);
 	else /* OpExpr, DistinctExpr */
 		done = emit_call(e, get_opcode(((OpExpr *) node)->opno), ((OpExpr *) node)->inputcollid,
-						 ((OpExpr *) node)->args, IsA(node, DistinctExpr), out);
+						 ((OpExpr *) node)->args, IsA(node, DistinctExpr), out) ||
+			(IsA(node, OpExpr) && find_function(get_opcode(((OpExpr *) node)->opno)) != NULL &&
+			 emit_coalesced(e, (OpExpr *) node, out));
 	if (done)
 		return true;
 	e->program->code_count = code;

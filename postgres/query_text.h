@@ -2,7 +2,8 @@
  * postgres/query_text.h - conditions on texts, and their lengths, as GQUERY_TEXT (query/program.h).
  *
  * A column of text, varchar or character is compared with what depends on no row: by = and <>, IS DISTINCT FROM, IN, = ANY and <> ALL, LIKE and
- * starts_with(), under collations that are deterministic: equal texts have equal bytes then.
+ * starts_with(), under collations that are deterministic: equal texts have equal bytes then. So are lower() and upper() of it, by ILIKE as well, as far as texts are of ASCII or the
+ * collation is C, its first characters, and COALESCE of these.
  */
 #ifndef GSTORE_QUERY_TEXT_H
 #define GSTORE_QUERY_TEXT_H

@@ -6,6 +6,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
+#include "utils/timestamp.h"
 #include "utils/uuid.h"
 
 #include "postgres/qual.h"
@@ -54,6 +55,17 @@ gstore_stack_word(Datum value, Oid type, int which)
 	}
 }
 
+/* As the difference of two timestamps is. */
+static Datum
+interval_value(int64 microseconds)
+{
+	Interval *interval = palloc0(sizeof *interval);
+
+	interval->day = (int32) (microseconds / USECS_PER_DAY);
+	interval->time = microseconds % USECS_PER_DAY;
+	return IntervalPGetDatum(interval);
+}
+
 Datum
 gstore_stack_value(int64 word, Oid type, int scale)
 {
@@ -78,6 +90,8 @@ gstore_stack_value(int64 word, Oid type, int scale)
 		case NUMERICOID:
 			return gstore_decimal_value(
 				word == GQUERY_DECIMAL_NAN ? GSTORE_DECIMAL_NAN : (gstore_decimal) word, scale);
+		case INTERVALOID:
+			return interval_value(word);
 		default:
 			return Int64GetDatum(word);
 	}

@@ -18,6 +18,8 @@
 #define HEADER_BYTES 4u
 #define COMPRESSED 2u
 #define BLANK 0x20u
+#define LETTER_A 0x41u
+#define LETTER_SMALL_A 0x61u
 #define NOWHERE (~0ull) /* no place in a text */
 #define UNREADABLE (~0ull)
 #define BAD_TEXT (~0ull)
@@ -26,6 +28,7 @@
 typedef struct text {
     uint64_t at; /* an address; UNREADABLE: it is compressed */
     uint64_t bytes;
+    uint32_t letters; /* the first of 26 that are taken as those of the other case; 0: none are */
 } text;
 
 /* ---- where it is */
@@ -55,7 +58,7 @@ GVM_DEVICE int find_body(const gquery_source *source, uint64_t at, text *out)
     return 1;
 }
 
-/* Of a row that is not NULL. False: it is not within the column. */
+/* Of a row that is not NULL; out->letters stays. False: it is not within the column. */
 GVM_DEVICE int find_text(const gquery_source *source, uint32_t form, uint64_t row, text *out)
 {
     const uint64_t *values = (const uint64_t *)(uintptr_t)source->values;
@@ -77,6 +80,16 @@ GVM_DEVICE int find_text(const gquery_source *source, uint32_t form, uint64_t ro
 
 /* ---- bytes */
 
+/* Of 8 bytes, those that are letters from `first` on become those of the other case. */
+GVM_DEVICE uint64_t other_case(uint64_t v, uint32_t first)
+{
+    const uint64_t low = v & EACH_BYTE * 0x7f;
+    const uint64_t from = low + EACH_BYTE * (0x80 - first),
+                   behind = low + EACH_BYTE * (0x80 - 26 - first);
+
+    return v ^ ((from & ~behind & ~v & EACH_BYTE << 7) >> 2);
+}
+
 /* Up to 8 bytes from the place on, the first one lowest; 0 in place of those behind so many. */
 GVM_DEVICE uint64_t word_at(text t, uint64_t place, uint64_t bytes)
 {
@@ -87,12 +100,16 @@ GVM_DEVICE uint64_t word_at(text t, uint64_t place, uint64_t bytes)
 
     if (shift != 0 && bytes > 8 - shift / 8)
         v |= word[1] << (64 - shift);
+    if (t.letters != 0)
+        v = other_case(v, t.letters);
     return bytes < 8 ? v & ~(~0ull << bytes * 8) : v;
 }
 
 GVM_DEVICE uint32_t byte_at(text t, uint64_t place)
 {
-    return ((const uint8_t *)(uintptr_t)t.at)[place];
+    const uint32_t v = ((const uint8_t *)(uintptr_t)t.at)[place];
+
+    return v - t.letters < 26 && t.letters != 0 ? v ^ 0x20 : v;
 }
 
 GVM_DEVICE void trim(text *t)
@@ -271,6 +288,16 @@ GVM_DEVICE uint64_t count_characters(text t, uint32_t flags)
     return count;
 }
 
+GVM_DEVICE int is_ascii(text t)
+{
+    uint64_t at;
+
+    for (at = 0; at < t.bytes; at += 8)
+        if ((word_at(t, at, t.bytes - at) & EACH_BYTE << 7) != 0)
+            return 0;
+    return 1;
+}
+
 /* BAD_TEXT: there is none. */
 GVM_DEVICE uint64_t answer(const int64_t *values, const gquery_instruction *i, text t)
 {
@@ -282,6 +309,11 @@ GVM_DEVICE uint64_t answer(const int64_t *values, const gquery_instruction *i, t
     if (t.at == UNREADABLE &&
         ((i->b & GQUERY_TEXT_TRIMMED) != 0 || (kind != GQUERY_TEXT_IN && kind != GQUERY_TEXT_LENGTH)))
         return BAD_TEXT;
+    if ((i->b & GQUERY_TEXT_ASCII) != 0 && (t.at == UNREADABLE || !is_ascii(t)))
+        return BAD_TEXT;
+    t.letters = (i->b & GQUERY_TEXT_LOWER) != 0   ? LETTER_A
+                : (i->b & GQUERY_TEXT_UPPER) != 0 ? LETTER_SMALL_A
+                                                  : 0;
     switch (kind) {
     case GQUERY_TEXT_IN: return is_in_texts(values, first, count, t);
     case GQUERY_TEXT_LIKE: return (uint64_t)is_like(values, first, count, i->b, t);
@@ -316,7 +348,7 @@ GVM_DEVICE void test_texts(machine *m, const gquery_source *source, const gquery
     GVM_NO_UNROLL
     for (r = 0; r < EACH; r++) {
         uint64_t v = 0;
-        text t;
+        text t = {0, 0, 0};
 
         if (!has(m->active, r))
             continue;

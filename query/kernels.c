@@ -15,6 +15,7 @@
 
 #include "query/kernel_calendar.h"
 #include "query/kernel_columns.h"
+#include "query/kernel_functions.h"
 #include "query/kernel_groups.h"
 #include "query/kernel_join.h"
 #include "query/kernel_lists.h"
@@ -620,6 +621,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_DIVIDE:
     case GQUERY_MODULO: divide_all(m, op == GQUERY_MODULO, i.b); break;
     case GQUERY_FIELD: take_field(m, i.b, i.value); break;
+    case GQUERY_FUNCTION: apply_function(m, i.b, i.value); break;
     case GQUERY_IF: begin_if(m); break;
     case GQUERY_ELSE: begin_else(m); break;
     case GQUERY_END: end_if(m); break;

@@ -71,7 +71,7 @@ GVM_DEVICE int is_same(text t, text other)
 /* Of a row whose text has a word of the hash table. */
 GVM_DEVICE int has_text(const gquery_number *p, uint64_t row, text t)
 {
-    text other = {0, 0};
+    text other = {0, 0, 0};
 
     (void)find_text(&p->source, p->source.form, row, &other);
     if (p->is_trimmed != 0)
@@ -116,7 +116,7 @@ GVM_DEVICE uint32_t look_at_text(const gquery_number *p, uint64_t row, text *out
 
 GVM_DEVICE int number_row(const gquery_number *p, gquery_texts *texts, uint64_t row, uint32_t *error)
 {
-    text t;
+    text t = {0, 0, 0};
     uint32_t bytes;
     const uint32_t wrong = look_at_text(p, row, &t);
     int is_new = 0;
@@ -158,7 +158,7 @@ GVM_KERNEL(query_put_texts, gquery_put_texts, p)
     for (i = gvm_thread_global(); i < p.count * p.words; i += gvm_thread_count()) {
         uint64_t *record = (uint64_t *)(uintptr_t)p.records + i / p.words * p.pitch;
         const uint64_t w = i % p.words, row = record[p.key];
-        text t = {0, 0};
+        text t = {0, 0, 0};
 
         if ((record[p.nulls] >> p.null_bit & 1) == 0 &&
             (row >= p.rows || !find_text(&p.source, p.source.form, row, &t) || t.at == UNREADABLE ||

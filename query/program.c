@@ -15,6 +15,7 @@
 #define BLOCKS_WANTED 4 /* of a scan, in a multiprocessor at a time: as query_scan is bounded */
 #define TILES 16        /* between two reviews */
 #define SHARED_RESERVED 1024 /* of a block, by CUDA */
+#define RATIO_MAX UINT64_C(1000000000000000000)
 
 typedef struct branch {
     uint32_t floor;
@@ -254,17 +255,22 @@ static bool check_text(checker *c, const gquery_instruction *i)
 {
     const uint32_t kind = i->b & GQUERY_TEXT_KIND, flags = i->b & ~GQUERY_TEXT_KIND,
                    count = (uint32_t)(i->value >> 32);
-    const uint32_t anchors = flags & (GQUERY_TEXT_FROM_START | GQUERY_TEXT_TO_END);
+    const uint32_t anchors = flags & (GQUERY_TEXT_FROM_START | GQUERY_TEXT_TO_END),
+                   letters = flags & (GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER);
 
     if (!check_column(c, i->a))
         return false;
     if (!gquery_is_text(c->program->columns[i->a].form) ||
         gquery_is_numbered(&c->program->columns[i->a]))
         return refuse(c, "column %u has no texts", (unsigned)i->a);
-    if (kind >= GQUERY_TEXT_KINDS || flags >= 2 * GQUERY_TEXT_TO_END)
+    if (kind >= GQUERY_TEXT_KINDS || flags >= 2 * GQUERY_TEXT_ASCII)
         return refuse(c, "there is no question %u of a text", (unsigned)i->b);
     if ((kind != GQUERY_TEXT_LIKE || count == 0) && anchors != 0)
         return refuse(c, "only a pattern with pieces begins or ends with one");
+    if (letters == (GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER) ||
+        (letters == 0 && (flags & GQUERY_TEXT_ASCII) != 0) ||
+        (letters != 0 && kind > GQUERY_TEXT_LIKE))
+        return refuse(c, "letters of a text are of both cases, or are not asked for");
     if (kind > GQUERY_TEXT_LIKE && i->value != 0)
         return refuse(c, "the length has no texts");
     return check_texts(c, kind, (uint32_t)i->value, count) && move(c, 0, 1);
@@ -278,6 +284,20 @@ static bool check_field(checker *c, uint32_t field, uint32_t of)
         (of == GQUERY_OF_TIME && (field < GQUERY_HOUR || field > GQUERY_EPOCH)))
         return refuse(c, "there is no field %u of %u", (unsigned)field, (unsigned)of);
     return move(c, 1, 1);
+}
+
+static bool check_function(checker *c, uint32_t function, uint64_t value)
+{
+    if (function >= GQUERY_FUNCTIONS)
+        return refuse(c, "there is no function %u", (unsigned)function);
+    if ((((function >= GQUERY_ROUND_I64 && function <= GQUERY_CEILING_I64) ||
+          function == GQUERY_WITHIN_I64) &&
+         (int64_t)value < 1) ||
+        (function == GQUERY_RATIO_F64 && (value < 1 || value > RATIO_MAX)) ||
+        ((function == GQUERY_SHIFT_LEFT || function == GQUERY_SHIFT_RIGHT) && value != 16 &&
+         value != 32 && value != 64))
+        return refuse(c, "function %u with another value than it takes", (unsigned)function);
+    return move(c, function >= GQUERY_BITS_AND ? 2 : 1, 1);
 }
 
 static bool check_arithmetic(checker *c, uint32_t op, uint32_t kind)
@@ -500,6 +520,7 @@ static bool check_instruction(checker *c)
     case GQUERY_LOAD: return check_load(c, i->a) && move(c, 0, 1);
     case GQUERY_LOAD_NULL: return check_load_null(c, i->a) && move(c, 0, 1);
     case GQUERY_TEXT: return check_text(c, i);
+    case GQUERY_FUNCTION: return check_function(c, i->b, i->value);
     case GQUERY_CONSTANT:
     case GQUERY_UNKNOWN:
     case GQUERY_NULL: return move(c, 0, 1);
@@ -627,6 +648,7 @@ bool gquery_may_raise(const gquery_program *program)
 
         if ((i->op >= GQUERY_ADD && i->op <= GQUERY_F64_TO_F32) || i->op == GQUERY_FIELD ||
             i->op == GQUERY_TEXT || i->op == GQUERY_UNKNOWN ||
+            (i->op == GQUERY_FUNCTION && gquery_function_may_raise(i->b)) ||
             (i->op == GQUERY_LOAD && program->columns[i->a].form == GQUERY_DECIMAL))
             return true;
     }

@@ -162,6 +162,7 @@ typedef enum gquery_op {
      * `values`, and above 32 bits how many there are. Each of these is a word, with the place of its bytes in `values`, and above 32 bits how many bytes it has. They
      * begin at a word, the lowest byte first, and fill the last one up with zeros. */
     GQUERY_TEXT,
+    GQUERY_FUNCTION, /* b: gquery_function, of the one on top or the two; `value`: what that says */
     GQUERY_OPS,
 } gquery_op;
 
@@ -210,6 +211,43 @@ typedef enum gquery_field_of {
     GQUERY_FIELD_OFS,
 } gquery_field_of;
 
+/* Functions of values that are asked for seldom. Of NULL they are NULL, but for the last ones. */
+typedef enum gquery_function {
+    /* Of one double; a result of 0 has its sign, but that of SIGN. */
+    GQUERY_ROUND_F64, /* half to even */
+    GQUERY_FLOOR_F64,
+    GQUERY_CEILING_F64,
+    GQUERY_TRUNCATE_F64,
+    GQUERY_SIGN_F64, /* of NaN 0 */
+    GQUERY_SQRT_F64, /* GQUERY_E_FIELD: it is below 0 */
+    /* Of one integer. The first three: its quotient by `value`, from 1 on, as an integer. */
+    GQUERY_ROUND_I64, /* half away from 0 */
+    GQUERY_FLOOR_I64,
+    GQUERY_CEILING_I64,
+    GQUERY_SIGN_I64,
+    GQUERY_WITHIN_I64, /* the integer. GQUERY_E_DECIMAL: its size is not below `value`, from 1 on */
+    GQUERY_RATIO_F64, /* that quotient as a double; `value`: up to 10^18. GQUERY_E_DECIMAL: the integer has more than 53 bits */
+    /* Of two values, as all that follow. Of integers: */
+    GQUERY_BITS_AND,
+    GQUERY_BITS_OR,
+    GQUERY_BITS_XOR,
+    GQUERY_SHIFT_LEFT, /* of `value` bits, 16, 32 or 64, by the second one, which is less, or GQUERY_E_FIELD */
+    GQUERY_SHIFT_RIGHT,
+    /* Of dates and timestamps, of which infinite ones stay that. GQUERY_E_FIELD: the result is out of range, or there is none of infinite ones. */
+    GQUERY_ADD_DAYS, /* to a date; likewise the next one: subtracts them */
+    GQUERY_SUBTRACT_DAYS,
+    GQUERY_DAYS_BETWEEN, /* two dates */
+    GQUERY_ADD_TIME,     /* microseconds to a timestamp */
+    GQUERY_TIME_BETWEEN, /* two timestamps; GQUERY_E_I64_RANGE: they are too far from each other */
+    GQUERY_ADD_MONTHS, /* to a timestamp; the day is the month's last one, if it has no such day. `value`: how far local time is from it, in microseconds */
+    /* A value that is NULL is none of the two. Of equal ones it is the first. */
+    GQUERY_LEAST_I64,
+    GQUERY_GREATEST_I64,
+    GQUERY_LEAST_F64,
+    GQUERY_GREATEST_F64,
+    GQUERY_FUNCTIONS,
+} gquery_function;
+
 typedef enum gquery_order {
     GQUERY_ORDER_I64,
     GQUERY_ORDER_F64, /* NaNs are equal and above all others; -0 is 0 */
@@ -232,6 +270,11 @@ typedef enum gquery_text {
 /* Of a pattern: it begins with the first piece, ends with the last one; it has one then. */
 #define GQUERY_TEXT_FROM_START 0x400u
 #define GQUERY_TEXT_TO_END 0x800u
+/* One of both at most, of GQUERY_TEXT_IN and GQUERY_TEXT_LIKE: A to Z are taken as a to z, or the other way round. */
+#define GQUERY_TEXT_LOWER 0x1000u
+#define GQUERY_TEXT_UPPER 0x2000u
+#define GQUERY_TEXT_ASCII \
+    0x4000u /* a text with a byte above 127 raises GQUERY_E_TEXT; beside one of these */
 
 /* Integers raise the error of their width's range, decimals GQUERY_E_DECIMAL, floats overflow and underflow; all GQUERY_E_DIVISION by 0. */
 typedef enum gquery_arithmetic {
@@ -290,7 +333,7 @@ typedef enum gquery_error {
     GQUERY_E_FIELD,   /* none of PostgreSQL */
     GQUERY_E_UNKNOWN, /* the backend evaluates what GQUERY_UNKNOWN stands for, and the query runs again. From bit GQUERY_UNKNOWN_SHIFT on: its number */
     GQUERY_E_LONG, /* none of PostgreSQL: rows would take a kernel too long: very many keys have the same place in a hash table, or a row has very many matches */
-    GQUERY_E_TEXT, /* none of PostgreSQL: a text is compressed, or not within its column */
+    GQUERY_E_TEXT, /* none of PostgreSQL: a text is compressed, not within its column, or not of ASCII where it has to be */
     GQUERY_E_NUMBERED, /* none of PostgreSQL: a text is too long for a key */
     GQUERY_ERRORS,
 } gquery_error;
@@ -325,6 +368,13 @@ uint32_t gquery_aggregate_words(uint32_t aggregate);
 /* Counts, numbers and the stack's depth at every instruction are what kernels can do, and each word of the state belongs to one aggregate.
  * False: problem, which has room for 128 bytes, says what is not. */
 bool gquery_check(const gquery_program *program, gquery_shape *shape, char *problem);
+
+static inline bool gquery_function_may_raise(uint32_t function)
+{
+    return function == GQUERY_SQRT_F64 || function == GQUERY_RATIO_F64 ||
+           function == GQUERY_WITHIN_I64 ||
+           (function >= GQUERY_SHIFT_LEFT && function <= GQUERY_ADD_MONTHS);
+}
 
 /* Whether a row may raise an error, of a program that gquery_check() accepts. */
 bool gquery_may_raise(const gquery_program *program);

@@ -46,7 +46,7 @@ VECTORS = f", v real[]{{}}, w bit({BITS}), code char(4){{}}"
 # Texts; code is behind the vectors, and of one length.
 TEXTS = {"note": "text", "name": "varchar(12)", "tag": 'text COLLATE "C"', "code": "char(4)"}
 OTHERS = (*TEXTS, "v", "w")  # columns of types that the GPU does not compute with
-LETTERS = "aab b\u00e9\u20ac%_"
+LETTERS = "aAb B\u00e9\u20ac%_"
 DISTANCES = ("<->", "<#>", "<+>")
 # Of the inner tables of joins, which are named as the table, with the number at the end; in 1 keys are unique, and ji is in all.
 INNER = {"jk": "integer", "jk2": "smallint", "jv": "bigint", "jf": "float8", "jd": "date", "jb": "bool", "jt": "text", "ji": "integer"}
@@ -211,6 +211,8 @@ class Query:
         if depth <= 0 or rng.random() < 0.4:
             return self.column(kind, small) if rng.random() < 0.75 else self.values.literal(kind, small)
         choice = rng.random()
+        if choice < 0.1:
+            return f"({self.function(kind, depth, small)})::{kind}"
         if choice < 0.5:
             return f"({self.arithmetic(kind, depth)})::{kind}"
         if choice < 0.6:
@@ -220,14 +222,61 @@ class Query:
             return f"({other})::{kind}"
         return self.conditional(lambda: self.number(kind, depth - 1, small), depth)
 
+    def extreme(self, make):
+        return f"{self.rng.choice(('greatest', 'least'))}({', '.join(make() for _ in range(self.rng.choice((2, 2, 3))))})"
+
+    def function(self, kind, depth, small):
+        """Of integers or floats, of a type that has a cast to this one."""
+        rng = self.rng
+
+        def one():
+            return self.number(kind, depth - 1, small)
+        if rng.random() < 0.3:
+            return self.extreme(one)
+        if kind in INTEGERS:
+            return rng.choice((f"{one()} {rng.choice('&|#')} {one()}", f"~ {one()}", f"{one()} {rng.choice(('<<', '>>'))} {rng.randint(0, 9)}", f"{self.date(1)} - {self.date(0)}", f"({self.decimal(depth - 1)})"))
+        if kind == "float8" and rng.random() < 0.3:
+            return self.decimal(depth - 1)
+        return rng.choice((*("round({})", "floor({})", "ceil({})", "trunc({})", "sign({})", "sqrt(abs({}))") * 3, "sqrt({})")).format(one())
+
+    def date(self, depth):
+        return self.column("date") if depth <= 0 or self.rng.random() < 0.5 else f"({self.column('date')} {self.rng.choice('+-')} {self.rng.choice((0, 1, 30, 'i2_s', 'k', 'i4_s'))})"
+
+    def interval(self):
+        rng = self.rng
+        return f"interval '{rng.choice(('1 day', '-3 days', '1 month', '-13 months', '30 months 5 days', '1 h', '36 h 0.5 s', '2 days -3 h', '0', f'{rng.randint(-900, 900)} months {rng.randint(-60, 60)} days'))}'"
+
+    def moved(self, kind):
+        """A date or a timestamp by some time."""
+        if kind == "date":
+            return self.date(1)
+        argument = "d" if kind == "timestamp" and self.rng.random() < 0.2 else self.column(kind)
+        return f"({argument} {self.rng.choice('+-')} {self.interval()})"
+
+    def times(self):
+        """A comparison of different types of dates and timestamps, or of what is between them."""
+        rng = self.rng
+        kinds = rng.sample(("date", "timestamp", "timestamptz"), 2)
+        if rng.random() < 0.5:
+            sides = [self.moved(kinds[0]) if rng.random() < 0.2 else self.column(kinds[0]), self.values.literal(kinds[1]) if rng.random() < 0.7 else self.column(kinds[1])]
+            rng.shuffle(sides)
+            return f"{sides[0]} {rng.choice(COMPARISONS)} {sides[1]}"
+        between = f"({self.column(kinds[1]) if kinds[1] != 'date' else 'ts'} - {rng.choice(('ts', self.values.literal('timestamp'))) if kinds[1] != 'timestamptz' else self.values.literal('timestamptz')})"
+        if rng.random() < 0.5:
+            return f"{between} {rng.choice(COMPARISONS)} {self.interval()}"
+        field, form = rng.choice(("epoch", "day", "hour", "minute")), rng.choice(("extract({} FROM {})", "date_part('{}', {})"))
+        return f"{form.format(field, between)} {rng.choice(COMPARISONS)} {rng.choice((0, 1, -5, 86400.5))}"
+
     def decimal(self, depth):
         """An expression of decimals, of whatever scale."""
         rng = self.rng
         choice = rng.random()
         if depth <= 0 or choice < 0.4:
             return self.column(self.kind("decimals")) if rng.random() < 0.85 else self.values.literal("numeric(9,2)")
+        if choice < 0.5:
+            return rng.choice((f"{rng.choice(('round', 'trunc'))}({self.decimal(depth - 1)}, {rng.randint(-2, 5)})", f"{rng.choice(('floor', 'ceil', 'sign', 'round', 'trunc'))}({self.decimal(depth - 1)})", f"({self.decimal(depth - 1)})::numeric({rng.randint(5, 25)},{rng.randint(0, 4)})", self.extreme(lambda: self.decimal(depth - 1))))
         if choice < 0.7:
-            return f"({self.decimal(depth - 1)} {rng.choice('+-*')} {self.decimal(depth - 1)})"
+            return f"({self.decimal(depth - 1)} {rng.choice('+-*+-*%')} {self.decimal(depth - 1)})"
         if choice < 0.8:
             return rng.choice(("(- {})", "abs({})")).format(self.decimal(depth - 1))
         if choice < 0.88:
@@ -252,6 +301,10 @@ class Query:
             return f"({self.condition(depth - 1)})"
         if depth > 0 and self.rng.random() < 0.2:
             return self.conditional(lambda: self.expression(kind, 0), depth)
+        if depth > 0 and kind in ("date", "timestamp", "timestamptz") and self.rng.random() < 0.4:
+            return self.moved(kind)
+        if depth > 0 and self.rng.random() < 0.1:
+            return self.extreme(lambda: self.expression(kind, 0))
         return self.column(kind) if self.rng.random() < 0.85 else self.values.literal(kind)
 
     def field(self):
@@ -265,8 +318,13 @@ class Query:
 
     def of_text(self, column):
         """A condition on a text."""
-        rng, value = self.rng, lambda: self.values.of_text("tag" if column == "jt" else column)
+        rng, name = self.rng, "tag" if column == "jt" else column
+
+        def value():
+            return self.values.of_text(name)
         choice = rng.random()
+        if rng.random() < 0.3:
+            column = rng.choice(("lower({})", "upper({})", "left({}, 2)", "substr({}, 1, 3)", "coalesce({}, 'ab')", "coalesce({}, '')")).format(column)
         if choice < 0.3:
             left, right = (column, f"{value()}::text") if rng.random() < 0.9 else (f"{value()}::text", column)
             return f"{left} {rng.choice(('=', '<>', 'IS DISTINCT FROM', 'IS NOT DISTINCT FROM'))} {right}"
@@ -280,15 +338,15 @@ class Query:
             return f"{rng.choice(('length', 'octet_length'))}({column}) {rng.choice(COMPARISONS)} {rng.randint(0, 30)}"
         if choice < 0.7:
             return f"CASE {column} WHEN {value()} THEN b WHEN {value()} THEN NOT b ELSE k > 3 END"
-        return f"{column} {rng.choice(('', 'NOT '))}LIKE {self.values.pattern()}"
+        return f"{column} {rng.choice(('', 'NOT '))}{rng.choice(('LIKE', 'LIKE', 'ILIKE'))} {self.values.pattern()}"
 
     def condition(self, depth):
         rng = self.rng
         if rng.random() < 0.12:
             return f"({self.of_text(rng.choice(list(TEXTS)))})"
         choice = rng.random()
-        if rng.random() < 0.04:
-            return f"({self.field()})"
+        if rng.random() < 0.06:
+            return f"({self.field() if rng.random() < 0.6 else self.times()})"
         if depth > 0 and choice < 0.25:
             return f"({self.condition(depth - 1)} {rng.choice(('AND', 'OR'))} {self.condition(depth - 1)})"
         if depth > 0 and choice < 0.32:

@@ -259,18 +259,44 @@ static bool is_one_of(walk *w, const gquery_instruction *i, host_text t)
     return found;
 }
 
+/* With letters of one case, as the instruction says. False: there are others than of ASCII, and it says that there are none. */
+static bool change_letters(uint32_t flags, host_text *t)
+{
+    static uint8_t changed[BODIES_MAX];
+
+    for (uint64_t at = 0; at < t->count; at++) {
+        const uint8_t c = t->bytes[at];
+
+        if (c > 127 && (flags & GQUERY_TEXT_ASCII) != 0)
+            return false;
+        changed[at] = (flags & GQUERY_TEXT_LOWER) != 0 && c >= 'A' && c <= 'Z'
+                          ? (uint8_t)(c + 'a' - 'A')
+                      : (flags & GQUERY_TEXT_UPPER) != 0 && c >= 'a' && c <= 'z'
+                          ? (uint8_t)(c + 'A' - 'a')
+                          : c;
+    }
+    t->bytes = changed;
+    return true;
+}
+
 static uint64_t answer_of(walk *w, const gquery_instruction *i, host_text t)
 {
     const bool trimmed = (i->b & GQUERY_TEXT_TRIMMED) != 0;
     const uint32_t kind = i->b & GQUERY_TEXT_KIND;
     uint64_t count = 0;
 
-    if (t.bytes == NULL && (trimmed || kind == GQUERY_TEXT_LIKE || kind == GQUERY_TEXT_CHARACTERS)) {
+    if (t.bytes == NULL && (trimmed || kind == GQUERY_TEXT_LIKE || kind == GQUERY_TEXT_CHARACTERS ||
+                            (i->b & GQUERY_TEXT_ASCII) != 0)) {
         raise(w, GQUERY_E_TEXT);
         return 0;
     }
     while (trimmed && t.count > 0 && t.bytes[t.count - 1] == ' ')
         t.count--;
+    if (t.bytes != NULL && (i->b & (GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER)) != 0 &&
+        !change_letters(i->b, &t)) {
+        raise(w, GQUERY_E_TEXT);
+        return 0;
+    }
     switch (kind) {
     case GQUERY_TEXT_IN: return is_one_of(w, i, t);
     case GQUERY_TEXT_LIKE: return has_pieces(w->program, i, t);
@@ -659,6 +685,21 @@ static void convert(walk *w, const gquery_instruction *i)
     push(w, d.is_null, v);
 }
 
+static void apply_function(walk *w, const gquery_instruction *i)
+{
+    const datum y = pop(w), x = i->b >= GQUERY_BITS_AND ? pop(w) : y;
+    uint32_t error = GQUERY_E_NONE;
+
+    if (i->b >= GQUERY_LEAST_I64 && x.is_null != y.is_null)
+        push(w, false, x.is_null ? y.bits : x.bits);
+    else if (x.is_null || y.is_null)
+        push(w, true, 0);
+    else
+        push(w, false, query_function(i->b, x.bits, y.bits, i->value, &error));
+    if (error != GQUERY_E_NONE)
+        raise(w, error);
+}
+
 static void test_value(walk *w, uint32_t op)
 {
     const datum d = pop(w);
@@ -802,6 +843,7 @@ static void step(walk *w, uint32_t *at)
     case GQUERY_REPLACE: w->stack[w->depth - 2] = w->stack[w->depth - 1], w->depth--; break;
     case GQUERY_IN: look_up(w, w->program->values + i->a, i->b); break;
     case GQUERY_TEXT: test_text(w, i); break;
+    case GQUERY_FUNCTION: apply_function(w, i); break;
     case GQUERY_IN_PAIRS: look_up_pair(w, w->program->values + i->a, i->b); break;
     case GQUERY_AND:
     case GQUERY_OR: combine(w, i->op == GQUERY_AND); break;

@@ -61,6 +61,9 @@ typedef struct host_text {
 /* Of a row that is not NULL. False: it is not within the column. */
 bool query_read_text(const host_column *column, uint32_t form, uint64_t row, host_text *out);
 
+/* GQUERY_FUNCTION of values that are not NULL. *error: set where it raises one. */
+uint64_t query_function(uint32_t function, uint64_t x, uint64_t y, uint64_t value, uint32_t *error);
+
 /* The program has been accepted, and has `keys` values of GQUERY_GROUP or GQUERY_EMIT, or 0. */
 void query_evaluate(const gquery_program *program, const host_table *table, uint32_t keys,
                     host_result *result);

@@ -726,6 +726,10 @@ static bool run_cases(uint64_t count)
     { \
         .op = GQUERY_AGGREGATE, .b = GQUERY_COUNT_ROWS \
     }
+#define FUNCTION(function, parameter) \
+    { \
+        .op = GQUERY_FUNCTION, .b = function, .value = parameter \
+    }
 
 static const struct check_case {
     const char *what;
@@ -756,6 +760,17 @@ static const struct check_case {
      {VALUE, VALUE, VALUE, VALUE, VALUE, VALUE, VALUE, VALUE, VALUE, {.op = GQUERY_EMIT, .a = 9}}},
     {"EMIT before a mark", false, 0, {0}, {VALUE, {.op = GQUERY_EMIT, .a = 1}, {.op = GQUERY_MARK}}},
     {"EMIT after an aggregate", false, 1, {0}, {VALUE, COUNT, {.op = GQUERY_EMIT, .a = 1}}},
+    {"a shift", true, 0, {0}, {VALUE, VALUE, FUNCTION(GQUERY_SHIFT_LEFT, 32), {.op = GQUERY_EMIT, .a = 1}}},
+    {"a shift by one value", false, 0, {0}, {VALUE, FUNCTION(GQUERY_SHIFT_LEFT, 32)}},
+    {"a shift of 8 bits", false, 0, {0}, {VALUE, VALUE, FUNCTION(GQUERY_SHIFT_RIGHT, 8)}},
+    {"a quotient by 0", false, 0, {0}, {VALUE, FUNCTION(GQUERY_FLOOR_I64, 0)}},
+    {"a quotient by 10^18",
+     true,
+     0,
+     {0},
+     {VALUE, FUNCTION(GQUERY_RATIO_F64, 1000000000000000000), {.op = GQUERY_EMIT, .a = 1}}},
+    {"a quotient by too much", false, 0, {0}, {VALUE, FUNCTION(GQUERY_RATIO_F64, 1000000000000000001)}},
+    {"no function", false, 0, {0}, {VALUE, VALUE, FUNCTION(GQUERY_FUNCTIONS, 1)}},
     {"EMIT within IF",
      false,
      0,

@@ -98,7 +98,7 @@ SELECT same('SELECT sum(CASE WHEN i2 > 0 THEN i4 WHEN i2 < -20 THEN -1 ELSE i2 E
 SELECT same('SELECT count(*) FROM q WHERE CASE WHEN b THEN i2 ELSE i4 END > CASE dom WHEN 3 THEN 10 WHEN 4 THEN NULL ELSE -10 END');
 
 -- What a CASE compares with depends on the row, also where there are no instructions for it.
-SELECT same('SELECT sum(CASE note WHEN ''note 7'' THEN 1 WHEN ''note 8'' THEN 20 ELSE 0 END) FROM q') AS of_text, same('SELECT sum(CASE d WHEN timestamp ''1999-12-03'' THEN 1 END) FROM q', NULL) AS of_other_types;
+SELECT same('SELECT sum(CASE note WHEN ''note 7'' THEN 1 WHEN ''note 8'' THEN 20 ELSE 0 END) FROM q') AS of_text, same('SELECT sum(CASE d WHEN timestamp ''1999-12-03'' THEN 1 END) FROM q') AS of_other_types;
 -- Aggregates, of all rows and of groups, of none and of NULLs alone.
 SELECT same('SELECT count(*), count(i2), count(i4), count(id), sum(i2), sum(i4), sum(i8), avg(i2), avg(i4), avg(i8) FROM q');
 SELECT same('SELECT min(i2), max(i2), min(i4), max(i4), min(i8), max(i8), min(f4), max(f4), min(f8), max(f8) FROM q');
