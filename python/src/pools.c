@@ -19,6 +19,8 @@ _Static_assert((int)POOLS_NO_SPACE == (int)GVM_E_NOSPACE, "one number has one me
 #define COUNTED_BYTES 512u                    /* what PyTorch rounds to */
 #define LEGACY ((gvm_stream)(uintptr_t)1)     /* CU_STREAM_LEGACY; also NULL */
 #define PER_THREAD ((gvm_stream)(uintptr_t)2) /* CU_STREAM_PER_THREAD */
+#define PER_THREAD_TEXT \
+    "the per-thread default stream is another one in each thread: use streams that the program makes"
 #define UNKNOWN_CAPTURE UINT64_MAX
 #define LARGEST_BYTES (32ull << 40) /* that a heap can be asked for */
 
@@ -510,10 +512,7 @@ static int pool_alloc(int device, uint64_t bytes, void *stream, void **out)
     if (status != GVM_OK || bytes == 0)
         return (int)status;
     if ((gvm_stream)stream == PER_THREAD)
-        return (int)gvm_error_set(
-            GVM_E_NOTSUP,
-            "the per-thread default stream is another stream in each thread: use streams that "
-            "the program makes");
+        return (int)gvm_error_set(GVM_E_NOTSUP, PER_THREAD_TEXT);
     give_late();
     b = calloc(1, sizeof *b);
     if (b == NULL)
@@ -568,10 +567,7 @@ static gvm_status add_use_locked(block *b, gvm_stream stream)
     if (stream == b->stream)
         return GVM_OK;
     if (stream == PER_THREAD)
-        return gvm_error_set(
-            GVM_E_NOTSUP,
-            "the per-thread default stream is another stream in each thread: use streams that the "
-            "program makes");
+        return gvm_error_set(GVM_E_NOTSUP, PER_THREAD_TEXT);
     grown = realloc(b->used, (b->used_count + 1) * sizeof *grown);
     if (grown == NULL)
         return gvm_error_set(GVM_E_NOMEM,
