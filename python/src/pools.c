@@ -7,33 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <gvmem/heap.h>
-
+#include "pools_state.h"
 #include "pools_trace.h"
 
 _Static_assert((int)POOLS_NO_SPACE == (int)GVM_E_NOSPACE, "one number has one meaning");
 
-#define DEVICES_MAX 64
 #define BUCKET_BITS 16
 #define SMALL_BYTES (1u << 20)
 #define COUNTED_BYTES 512u                    /* what PyTorch rounds to */
 #define LEGACY ((gvm_stream)(uintptr_t)1)     /* CU_STREAM_LEGACY; also NULL */
 #define PER_THREAD ((gvm_stream)(uintptr_t)2) /* CU_STREAM_PER_THREAD */
+#define PER_THREAD_TEXT \
+    "the per-thread default stream is another one in each thread: use streams that the program makes"
 #define UNKNOWN_CAPTURE UINT64_MAX
 #define LARGEST_BYTES (32ull << 40) /* that a heap can be asked for */
-
-typedef struct pool {
-    struct pool *next;
-    pool_id id;
-    int device;
-    bool own;  /* of a capture that has no pool: id.first is its number */
-    bool open; /* begun, and not ended */
-    int users;
-    uint64_t blocks;    /* taken, and not yet free in their heap */
-    gvm_heap *heap;     /* NULL until it is needed; as is the other */
-    gvm_heap *captured; /* for what is taken in captures */
-    pool_filter filter; /* while it is open */
-} pool;
 
 typedef struct block {
     struct block *next;
@@ -49,18 +36,8 @@ typedef struct block {
     gvm_stream *used;
 } block;
 
-typedef struct device_state {
-    gvm_device *_Atomic device; /* open from the first request on */
-    pool first;
-    pool *others; /* latest first */
-    uint64_t limit_bytes;
-    bool granted[DEVICES_MAX]; /* to whom */
-    pool_stats counted;
-    int64_t held_peak_bytes, lifetime_peak_bytes; /* when peaks were reset */
-} device_state;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for all that follows */
-static device_state devices[DEVICES_MAX];
+pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* for all that follows */
+device_state pools_devices[DEVICES_MAX];
 static block *buckets[1u << BUCKET_BITS];
 static block *late; /* frees that wait for the end of a capture: of each capture one, by next_capture; behind it the others, by next */
 static unsigned open_pools;
@@ -71,7 +48,7 @@ static atomic_bool is_child;
 static void forget_all(void)
 {
     atomic_store(&is_child, true);
-    pthread_mutex_init(&lock, NULL); /* its owner may be a thread that is not here */
+    pthread_mutex_init(&pools_lock, NULL); /* its owner may be a thread that is not here */
     pools_trace_forget();
 }
 
@@ -90,7 +67,7 @@ static const char *last_error(void)
 
 /* ---- devices and heaps */
 
-static gvm_status check_device(int device)
+gvm_status pools_check_device(int device)
 {
     if (atomic_load_explicit(&is_child, memory_order_relaxed))
         return gvm_error_set(GVM_E_FOREIGN,
@@ -102,7 +79,7 @@ static gvm_status check_device(int device)
 
 static gvm_status open_device_locked(int ordinal)
 {
-    device_state *d = &devices[ordinal];
+    device_state *d = &pools_devices[ordinal];
     gvm_device *device;
     gvm_status status;
 
@@ -183,7 +160,7 @@ static pool *add_pool_locked(device_state *d, pool_id id, bool own)
         return NULL;
     }
     p->id = id;
-    p->device = (int)(d - devices);
+    p->device = (int)(d - pools_devices);
     p->own = own;
     p->users = own;
     p->next = d->others;
@@ -242,9 +219,9 @@ static void reap(int device)
     dead_heaps dead;
 
     do {
-        pthread_mutex_lock(&lock);
-        dead = unlink_dead_locked(&devices[device]);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_lock(&pools_lock);
+        dead = unlink_dead_locked(&pools_devices[device]);
+        pthread_mutex_unlock(&pools_lock);
     } while (destroy(dead));
 }
 
@@ -340,7 +317,7 @@ static gvm_status find_capture(int device, gvm_stream stream, uint64_t *id)
     *id = 0;
     return stream == NULL || stream == LEGACY
                ? GVM_OK
-               : gvm_device_get_capture(devices[device].device, stream, id);
+               : gvm_device_get_capture(pools_devices[device].device, stream, id);
 }
 
 static bool is_captured(block *b, gvm_stream stream)
@@ -385,7 +362,7 @@ static void add_late(block *b)
 {
     block *first;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     for (first = late; first != NULL &&
                        (first->capture_id != b->capture_id || first->of->device != b->of->device);)
         first = first->next_capture;
@@ -398,7 +375,7 @@ static void add_late(block *b)
         late = b;
         atomic_fetch_add(&late_count, 1);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
 }
 
 /* A block that is no longer in the table. */
@@ -413,9 +390,9 @@ static gvm_status give(block *b)
         return GVM_OK;
     }
     status = free_in_heap(b);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     last = --b->of->blocks == 0 && b->of->users == 0;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
     free_block_record(b);
     if (last)
         reap(device);
@@ -429,7 +406,7 @@ static void give_late(void)
 
     if (atomic_load_explicit(&late_count, memory_order_relaxed) == 0)
         return;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     for (block **link = &late; *link != NULL;) {
         if (!has_ended(*link)) {
             link = &(*link)->next_capture;
@@ -441,7 +418,7 @@ static void give_late(void)
         while (*end != NULL)
             end = &(*end)->next;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
     while (ended != NULL) {
         block *next = ended->next;
 
@@ -455,12 +432,12 @@ static void give_late(void)
 /* The heap that a request is served from; its pool has one more block then, so that it stays. */
 static gvm_status find_heap(int device, gvm_stream stream, block *b)
 {
-    device_state *d = &devices[device];
+    device_state *d = &pools_devices[device];
     gvm_status status;
     uint64_t capture_id;
     gvm_heap **heap;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     status = open_device_locked(device);
     if (status == GVM_OK)
         status = find_capture(device, stream, &capture_id);
@@ -480,7 +457,7 @@ static gvm_status find_heap(int device, gvm_stream stream, block *b)
     b->of->blocks += status == GVM_OK;
 
 end:
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
     return status;
 }
 
@@ -488,7 +465,7 @@ static void note_block(device_state *d, block *b, gvm_status status)
 {
     block **link;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     if (status == GVM_OK) {
         link = bucket_of(b->address);
         b->next = *link;
@@ -498,22 +475,19 @@ static void note_block(device_state *d, block *b, gvm_status status)
         b->of->blocks--;
         d->counted.failures += status == GVM_E_NOSPACE;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
 }
 
 static int pool_alloc(int device, uint64_t bytes, void *stream, void **out)
 {
-    gvm_status status = check_device(device);
+    gvm_status status = pools_check_device(device);
     block *b;
 
     *out = NULL;
     if (status != GVM_OK || bytes == 0)
         return (int)status;
     if ((gvm_stream)stream == PER_THREAD)
-        return (int)gvm_error_set(
-            GVM_E_NOTSUP,
-            "the per-thread default stream is another stream in each thread: use streams that "
-            "the program makes");
+        return (int)gvm_error_set(GVM_E_NOTSUP, PER_THREAD_TEXT);
     give_late();
     b = calloc(1, sizeof *b);
     if (b == NULL)
@@ -525,7 +499,7 @@ static int pool_alloc(int device, uint64_t bytes, void *stream, void **out)
         status = bytes > LARGEST_BYTES
                      ? gvm_error_set(GVM_E_NOSPACE, "no block has more than 32 TiB")
                      : gvm_heap_alloc_async(b->heap, bytes, "pool", b->stream, &b->address);
-        note_block(&devices[device], b, status);
+        note_block(&pools_devices[device], b, status);
     }
     if (status != GVM_OK) {
         free(b);
@@ -542,16 +516,16 @@ static int pool_free(void *address)
 
     if (address == NULL || atomic_load_explicit(&is_child, memory_order_relaxed))
         return 0;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     link = find_block_locked(address);
     b = *link;
     if (b != NULL) {
         *link = b->next;
-        count_block_locked(&devices[b->of->device], b->bytes, -1);
+        count_block_locked(&pools_devices[b->of->device], b->bytes, -1);
         /* Before it is free: then another thread may be given it, and its line must come later. */
         pools_trace_event('f', address, b->bytes, b->stream);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
     if (b == NULL)
         return (int)unknown_block(address);
     give_late();
@@ -568,10 +542,7 @@ static gvm_status add_use_locked(block *b, gvm_stream stream)
     if (stream == b->stream)
         return GVM_OK;
     if (stream == PER_THREAD)
-        return gvm_error_set(
-            GVM_E_NOTSUP,
-            "the per-thread default stream is another stream in each thread: use streams that the "
-            "program makes");
+        return gvm_error_set(GVM_E_NOTSUP, PER_THREAD_TEXT);
     grown = realloc(b->used, (b->used_count + 1) * sizeof *grown);
     if (grown == NULL)
         return gvm_error_set(GVM_E_NOMEM,
@@ -588,10 +559,10 @@ static int pool_use_on(void *address, void *stream)
 
     if (address == NULL || atomic_load_explicit(&is_child, memory_order_relaxed))
         return 0;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     b = *find_block_locked(address);
     status = b != NULL ? add_use_locked(b, (gvm_stream)stream) : unknown_block(address);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
     return (int)status;
 }
 
@@ -599,7 +570,7 @@ static int pool_find(void *address, pool_block *out)
 {
     const block *b;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     b = *find_block_locked(address);
     if (b != NULL)
         *out = (pool_block){.address = b->address,
@@ -607,7 +578,7 @@ static int pool_find(void *address, pool_block *out)
                             .requested_bytes = b->bytes,
                             .device = b->of->device,
                             .pool = b->of->id};
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
     return b != NULL ? 0 : (int)unknown_block(address);
 }
 
@@ -621,7 +592,7 @@ static gvm_status unknown_pool(pool_id id)
 /* Finds or makes it, with one more user. */
 static gvm_status retain_locked(int device, pool_id id, pool **out)
 {
-    device_state *d = &devices[device];
+    device_state *d = &pools_devices[device];
     gvm_status status = open_device_locked(device);
 
     if (status != GVM_OK)
@@ -637,24 +608,24 @@ static gvm_status retain_locked(int device, pool_id id, pool **out)
 
 static int pool_retain(int device, pool_id id)
 {
-    gvm_status status = check_device(device);
+    gvm_status status = pools_check_device(device);
     pool *unused;
 
     if (status != GVM_OK)
         return (int)status;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     status = retain_locked(device, id, &unused);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
     return (int)status;
 }
 
 static int pool_begin(int device, pool_id id, pool_filter filter)
 {
-    gvm_status status = check_device(device);
+    gvm_status status = pools_check_device(device);
     pool *p = NULL;
 
     if (status == GVM_OK) {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&pools_lock);
         status = retain_locked(device, id, &p);
         if (status == GVM_OK && (p->open || is_first(id))) {
             p->users--;
@@ -666,7 +637,7 @@ static int pool_begin(int device, pool_id id, pool_filter filter)
             p->filter = filter;
             open_pools++;
         }
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&pools_lock);
     }
     if (status != GVM_OK)
         filter.drop(filter.arg);
@@ -675,14 +646,14 @@ static int pool_begin(int device, pool_id id, pool_filter filter)
 
 static int pool_end(int device, pool_id id)
 {
-    gvm_status status = check_device(device);
+    gvm_status status = pools_check_device(device);
     pool_filter filter;
     pool *p;
 
     if (status != GVM_OK)
         return (int)status;
-    pthread_mutex_lock(&lock);
-    p = find_pool_locked(&devices[device], id, false);
+    pthread_mutex_lock(&pools_lock);
+    p = find_pool_locked(&pools_devices[device], id, false);
     if (p != NULL && p->open) {
         filter = p->filter;
         p->open = false;
@@ -690,7 +661,7 @@ static int pool_end(int device, pool_id id)
     } else {
         p = NULL;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
     if (p == NULL)
         return (int)unknown_pool(id);
     filter.drop(filter.arg);
@@ -701,18 +672,18 @@ static int pool_end(int device, pool_id id)
 
 static int pool_release(int device, pool_id id)
 {
-    gvm_status status = check_device(device);
+    gvm_status status = pools_check_device(device);
     pool *p;
 
     if (status != GVM_OK)
         return (int)status;
-    pthread_mutex_lock(&lock);
-    p = find_pool_locked(&devices[device], id, false);
+    pthread_mutex_lock(&pools_lock);
+    p = find_pool_locked(&pools_devices[device], id, false);
     if (p == NULL || p->users == 0)
         status = unknown_pool(id);
     else
         p->users--;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
     if (status == GVM_OK)
         reap(device);
     return (int)status;
@@ -723,39 +694,39 @@ static int pool_users(int device, pool_id id)
     pool *p;
     int users;
 
-    if (check_device(device) != GVM_OK)
+    if (pools_check_device(device) != GVM_OK)
         return 0;
-    pthread_mutex_lock(&lock);
-    p = find_pool_locked(&devices[device], id, false);
+    pthread_mutex_lock(&pools_lock);
+    p = find_pool_locked(&pools_devices[device], id, false);
     users = p != NULL ? p->users : 0;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
     return users;
 }
 
 /* Calls a function for each heap; a pool has one more block meanwhile, so that it stays. captured: those of captures, too. */
-static gvm_status for_heaps(int device, pool_id id, bool captured,
-                            gvm_status (*call)(const pool *p, gvm_heap *heap, void *arg), void *arg)
+gvm_status pools_for_heaps(int device, pool_id id, bool captured,
+                           gvm_status (*call)(const pool *p, gvm_heap *heap, void *arg), void *arg)
 {
-    device_state *d = &devices[device];
+    device_state *d = &pools_devices[device];
     gvm_status status = GVM_OK;
     pool *p;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     for (p = &d->first; p != NULL && status == GVM_OK; p = p == &d->first ? d->others : p->next) {
         gvm_heap *const heap = p->heap, *const graphs = captured ? p->captured : NULL;
 
         if (!is_first(id) && (p->own || !same_id(p->id, id)))
             continue;
         p->blocks++;
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(&pools_lock);
         if (heap != NULL)
             status = call(p, heap, arg);
         if (graphs != NULL && status == GVM_OK)
             status = call(p, graphs, arg);
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&pools_lock);
         p->blocks--;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
     return status;
 }
 
@@ -769,14 +740,14 @@ static gvm_status trim_heap(const pool *p, gvm_heap *heap, void *arg)
 static int pool_trim(int device, pool_id id)
 {
     const int end = device < 0 ? DEVICES_MAX : device + 1;
-    gvm_status status = check_device(device < 0 ? 0 : device);
+    gvm_status status = pools_check_device(device < 0 ? 0 : device);
 
     if (status == GVM_OK)
         give_late();
     for (int i = device < 0 ? 0 : device; i < end && status == GVM_OK; i++)
-        if (devices[i].device != NULL) {
+        if (pools_devices[i].device != NULL) {
             reap(i);
-            status = for_heaps(i, id, false, trim_heap, NULL);
+            status = pools_for_heaps(i, id, false, trim_heap, NULL);
         }
     return (int)status;
 }
@@ -789,16 +760,17 @@ static gvm_status limit_heap(const pool *p, gvm_heap *heap, void *arg)
 
 static int pool_set_limit(int device, uint64_t bytes)
 {
-    gvm_status status = check_device(device);
+    gvm_status status = pools_check_device(device);
 
     if (status != GVM_OK)
         return (int)status;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     status = open_device_locked(device);
-    devices[device].limit_bytes = bytes;
-    pthread_mutex_unlock(&lock);
-    return (int)(status != GVM_OK ? status
-                                  : for_heaps(device, (pool_id){0, 0}, true, limit_heap, &bytes));
+    pools_devices[device].limit_bytes = bytes;
+    pthread_mutex_unlock(&pools_lock);
+    return (int)(status != GVM_OK
+                     ? status
+                     : pools_for_heaps(device, (pool_id){0, 0}, true, limit_heap, &bytes));
 }
 
 static gvm_status grant_one(const pool *p, gvm_heap *heap, void *arg)
@@ -809,176 +781,28 @@ static gvm_status grant_one(const pool *p, gvm_heap *heap, void *arg)
 
 static int pool_grant(int device, int peer)
 {
-    gvm_status status = check_device(device);
+    gvm_status status = pools_check_device(device);
 
     if (status == GVM_OK)
-        status = check_device(peer);
+        status = pools_check_device(peer);
     if (status != GVM_OK || device == peer)
         return (int)status;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     status = open_device_locked(device);
-    devices[device].granted[peer] = status == GVM_OK;
-    pthread_mutex_unlock(&lock);
+    pools_devices[device].granted[peer] = status == GVM_OK;
+    pthread_mutex_unlock(&pools_lock);
     if (status == GVM_OK)
-        status = for_heaps(device, (pool_id){0, 0}, true, grant_one, &peer);
+        status = pools_for_heaps(device, (pool_id){0, 0}, true, grant_one, &peer);
     if (status != GVM_OK)
-        devices[device].granted[peer] = false;
-    return (int)status;
-}
-
-/* ---- telling */
-
-typedef struct sums {
-    pool_stats *stats;
-    int64_t lifetime_peak_bytes;
-} sums;
-
-static gvm_status sum_heap(const pool *p, gvm_heap *heap, void *arg)
-{
-    gvm_heap_info info = {.struct_size = sizeof info};
-    sums *s = arg;
-    gvm_status status = gvm_heap_get_info(heap, &info);
-
-    (void)p;
-    if (status != GVM_OK)
-        return status;
-    s->stats->held_bytes += (int64_t)info.committed_bytes;
-    s->lifetime_peak_bytes += (int64_t)info.committed_peak_bytes;
-    s->stats->pending_bytes += (int64_t)info.pending_bytes;
-    s->stats->segments += info.segments;
-    s->stats->commits += (int64_t)info.commits;
-    s->stats->decommits += (int64_t)info.decommits;
-    s->stats->retries += (int64_t)info.exhausted;
-    s->stats->idle_bytes += (int64_t)info.idle_bytes;
-    return GVM_OK;
-}
-
-static int pool_stats_of(int device, pool_stats *out)
-{
-    device_state *d = &devices[device];
-    sums s = {.stats = out};
-    gvm_status status = check_device(device);
-
-    if (status != GVM_OK)
-        return (int)status;
-    pthread_mutex_lock(&lock);
-    *out = d->counted;
-    pthread_mutex_unlock(&lock);
-    status = for_heaps(device, (pool_id){0, 0}, true, sum_heap, &s);
-    pthread_mutex_lock(&lock);
-    if (s.lifetime_peak_bytes > d->lifetime_peak_bytes)
-        d->held_peak_bytes = s.lifetime_peak_bytes;
-    if (out->held_bytes > d->held_peak_bytes)
-        d->held_peak_bytes = out->held_bytes;
-    out->held_peak_bytes = d->held_peak_bytes;
-    pthread_mutex_unlock(&lock);
-    return (int)status;
-}
-
-static int pool_reset_peaks(int device)
-{
-    pool_stats stats, *counted;
-    sums s = {.stats = &stats};
-    gvm_status status = check_device(device);
-
-    if (status != GVM_OK)
-        return (int)status;
-    memset(&stats, 0, sizeof stats);
-    status = for_heaps(device, (pool_id){0, 0}, true, sum_heap, &s);
-    counted = &devices[device].counted;
-    pthread_mutex_lock(&lock);
-    for (int size = 0; size < POOLS_SIZES; size++) {
-        counted->blocks[size].peak = counted->blocks[size].current;
-        counted->bytes[size].peak = counted->bytes[size].current;
-        counted->requested_bytes[size].peak = counted->requested_bytes[size].current;
-    }
-    devices[device].held_peak_bytes = stats.held_bytes;
-    devices[device].lifetime_peak_bytes = s.lifetime_peak_bytes;
-    pthread_mutex_unlock(&lock);
-    return (int)status;
-}
-
-static void reset_count(pool_count *count)
-{
-    count->allocated = count->freed = 0;
-}
-
-static int pool_reset_counts(int device)
-{
-    const gvm_status status = check_device(device);
-    pool_stats *counted;
-
-    if (status != GVM_OK)
-        return (int)status;
-    counted = &devices[device].counted;
-    pthread_mutex_lock(&lock);
-    for (int size = 0; size < POOLS_SIZES; size++) {
-        reset_count(&counted->blocks[size]);
-        reset_count(&counted->bytes[size]);
-        reset_count(&counted->requested_bytes[size]);
-    }
-    counted->failures = 0;
-    pthread_mutex_unlock(&lock);
-    return 0;
-}
-
-typedef struct walk {
-    void (*each)(void *arg, const pool_extent *extent);
-    void *arg;
-} walk;
-
-static gvm_status walk_heap(const pool *p, gvm_heap *heap, void *arg)
-{
-    const walk *w = arg;
-    gvm_heap_extent *extents = NULL;
-    size_t count = 0, capacity;
-    gvm_status status;
-
-    do { /* until there is room for all */
-        gvm_heap_extent *grown;
-
-        capacity = count + count / 8 + 64;
-        grown = realloc(extents, capacity * sizeof *extents);
-        if (grown == NULL) {
-            free(extents);
-            return gvm_error_set(GVM_E_NOMEM, "out of host memory for a list of blocks");
-        }
-        extents = grown;
-        status = gvm_heap_list_extents(heap, capacity, sizeof *extents, extents, &count);
-    } while (status == GVM_OK && count > capacity);
-    for (size_t i = 0; i < count && status == GVM_OK; i++) {
-        const gvm_heap_extent *e = &extents[i];
-        const pool_extent extent = {.device = p->device,
-                                    .pool = p->id,
-                                    .address = e->address,
-                                    .range = e->range,
-                                    .stream = e->stream,
-                                    .bytes = e->len_bytes,
-                                    .requested_bytes = e->size_bytes,
-                                    .use = (pool_use)e->use};
-
-        w->each(w->arg, &extent);
-    }
-    free(extents);
-    return status;
-}
-
-static int pool_walk(pool_id id, void (*each)(void *arg, const pool_extent *extent), void *arg)
-{
-    walk w = {each, arg};
-    gvm_status status = check_device(0);
-
-    for (int i = 0; i < DEVICES_MAX && status == GVM_OK; i++)
-        if (devices[i].device != NULL)
-            status = for_heaps(i, id, true, walk_heap, &w);
+        pools_devices[device].granted[peer] = false;
     return (int)status;
 }
 
 void pools_choose(const pools_options *options)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&pools_lock);
     chosen = *options;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&pools_lock);
 }
 
 const pool_calls pools = {
@@ -996,8 +820,8 @@ const pool_calls pools = {
     .trim = pool_trim,
     .set_limit = pool_set_limit,
     .grant = pool_grant,
-    .stats = pool_stats_of,
-    .reset_peaks = pool_reset_peaks,
-    .reset_counts = pool_reset_counts,
-    .walk = pool_walk,
+    .stats = pools_stats_of,
+    .reset_peaks = pools_reset_peaks,
+    .reset_counts = pools_reset_counts,
+    .walk = pools_walk,
 };

@@ -1,0 +1,54 @@
+/* What pools.c and pools_stats.c have in common: the devices, and their pools. */
+#ifndef GVMEM_PYTHON_POOLS_STATE_H
+#define GVMEM_PYTHON_POOLS_STATE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include <gvmem/heap.h>
+
+#include "pools.h"
+
+#define DEVICES_MAX 64
+
+typedef struct pool {
+    struct pool *next;
+    pool_id id;
+    int device;
+    bool own;  /* of a capture that has no pool: id.first is its number */
+    bool open; /* begun, and not ended */
+    int users;
+    uint64_t blocks;    /* taken, and not yet free in their heap */
+    gvm_heap *heap;     /* NULL until it is needed; as is the other */
+    gvm_heap *captured; /* for what is taken in captures */
+    pool_filter filter; /* while it is open */
+} pool;
+
+typedef struct device_state {
+    gvm_device *_Atomic device; /* open from the first request on */
+    pool first;
+    pool *others; /* latest first */
+    uint64_t limit_bytes;
+    bool granted[DEVICES_MAX]; /* to whom */
+    pool_stats counted;
+    int64_t held_peak_bytes, lifetime_peak_bytes; /* when peaks were reset */
+} device_state;
+
+extern pthread_mutex_t pools_lock; /* for what follows */
+extern device_state pools_devices[DEVICES_MAX];
+
+/* Refuses numbers that are no device's, and all in a child made by fork(). */
+gvm_status pools_check_device(int device);
+
+/* Calls a function for each heap of a device, or of one of its pools, without the lock: the pool has one more block
+ * meanwhile, so that it stays. captured: those of captures, too. */
+gvm_status pools_for_heaps(int device, pool_id id, bool captured,
+                           gvm_status (*call)(const pool *p, gvm_heap *heap, void *arg), void *arg);
+
+/* pools_stats.c; see pool_calls */
+int pools_stats_of(int device, pool_stats *out);
+int pools_reset_peaks(int device);
+int pools_reset_counts(int device);
+int pools_walk(pool_id id, void (*each)(void *arg, const pool_extent *extent), void *arg);
+
+#endif
