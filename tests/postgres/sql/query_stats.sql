@@ -112,7 +112,7 @@ BEGIN
     SET LOCAL client_min_messages = notice;
     RETURN coalesce(substring(plan FROM '"GPU[^"]*'), 'local');
 END $$;
-SELECT explained('SELECT count(*) FROM sq WHERE lower(note) = ''a''');
+SELECT explained('SELECT count(*) FROM sq WHERE initcap(note) = ''a''');
 SELECT explained('SELECT k, max(coalesce(n, 1.5)) FROM sq GROUP BY k');
 SELECT explained('SELECT sum(CASE WHEN k > 3 THEN 1.50 WHEN k > 2 THEN 2.5 ELSE 0 END) FROM sq');
 SELECT explained('SELECT k / 2.0::float8, count(*) FROM sq GROUP BY 1');
