@@ -1,5 +1,6 @@
 /* gvmem-bench search: distances of all rows of a table from a query, as exact search computes them, beside a read of the same bytes; and of a part of the rows from many queries. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/size.h"
 #include "bench/bench.h"
@@ -73,21 +74,84 @@ static bool load(search *s)
 }
 
 /* With a bound that no distance is beneath: the time is that of the distances. */
-static bool make_lists(search *s)
+/* Lists whose bounds are below all distances. */
+static bool make_lists(search *s, size_t kind)
 {
+    const double bound = kinds[kind].metric == GQUERY_INNER ? -1e9 : 1e-3;
     gquery_list *lists = calloc(QUERIES, sizeof *lists);
     bool good = lists != NULL;
+    int64_t key;
 
+    memcpy(&key, &bound, sizeof key);
+    if (key < 0)
+        key ^= INT64_MAX;
     for (uint32_t i = 0; i < QUERIES && good; i++)
-        lists[i] = (gquery_list){.words = 2, .bounded = 1, .bound = {INT64_MIN, INT64_MIN}};
+        lists[i] = (gquery_list){.words = 2, .bounded = 1, .bound = {key, INT64_MIN}};
     good = good && gvm_buffer_copy_in(s->memory, s->lists_at, lists, QUERIES * sizeof *lists) == GVM_OK;
     free(lists);
     return good;
 }
 
-static bool make_rows(search *s, uint64_t row_bytes)
+static uint32_t draw(uint64_t *state)
 {
-    const uint64_t values_bytes = s->rows * row_bytes;
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*state >> 32);
+}
+
+/* Two halfs, a float, or bits; numbers are between 1 and 2. */
+static uint32_t draw_word(uint32_t elements, uint64_t *state)
+{
+    const uint32_t word = draw(state);
+
+    return elements == GQUERY_ELEMENTS_F16   ? 0x3c003c00u | (word & 0x03ff03ffu)
+           : elements == GQUERY_ELEMENTS_F32 ? 0x3f800000u | (word & 0x007fffffu)
+                                             : word;
+}
+
+static double square_of(size_t kind, const uint8_t *query)
+{
+    double sum = 0;
+
+    for (uint32_t at = 0; at < kinds[kind].query_bytes; at += 4) {
+        uint32_t bits;
+        float number;
+
+        memcpy(&bits, query + at, sizeof bits);
+        memcpy(&number, query + at, sizeof number);
+        sum += kinds[kind].elements == GQUERY_ELEMENTS_BITS ? (double)__builtin_popcount(bits)
+                                                            : (double)number * (double)number;
+    }
+    return sum;
+}
+
+/* The rows that many queries meet, these, and their squares. Of other rows, and where sums are of doubles, bits are any. */
+static bool make_products(search *s, size_t kind)
+{
+    const uint64_t row_bytes = s->many_rows * kinds[kind].stride, query_bytes = QUERIES * POINT_BYTES;
+    const uint32_t of_query = kinds[kind].elements == GQUERY_ELEMENTS_F16 ? GQUERY_ELEMENTS_F32
+                                                                          : kinds[kind].elements;
+    const uint64_t most = row_bytes > query_bytes ? row_bytes : query_bytes;
+    uint32_t *words = malloc(most + 4);
+    double squares[QUERIES];
+    uint64_t state = 1;
+    bool good = words != NULL;
+
+    for (uint64_t at = 0; at < row_bytes / 4 && good; at++)
+        words[at] = draw_word(kinds[kind].elements, &state);
+    good = good && gvm_buffer_copy_in(s->memory, 0, words, row_bytes / 4 * 4) == GVM_OK;
+    for (uint64_t at = 0; at < query_bytes / 4 && good; at++)
+        words[at] = draw_word(of_query, &state);
+    for (uint32_t i = 0; i < QUERIES && good; i++)
+        squares[i] = square_of(kind, (const uint8_t *)words + i * (uint64_t)kinds[kind].query_bytes);
+    good = good && gvm_buffer_copy_in(s->memory, s->query_at, words, query_bytes) == GVM_OK &&
+           gvm_buffer_copy_in(s->memory, s->query_at + query_bytes, squares, sizeof squares) == GVM_OK;
+    free(words);
+    return good;
+}
+
+static bool make_rows(search *s, size_t kind)
+{
+    const uint64_t values_bytes = s->rows * kinds[kind].stride;
     uint64_t bytes;
 
     s->out_at = (values_bytes + 255) / 256 * 256;
@@ -98,7 +162,8 @@ static bool make_rows(search *s, uint64_t row_bytes)
         gvm_buffer_commit(s->memory, 0, bytes) == GVM_OK &&
         gvm_kernel_fill_random_f64(s->b->device, gvm_buffer_address(s->memory), s->lists_at / 8, 0,
                                    1, NULL) == GVM_OK &&
-        make_lists(s))
+        make_lists(s, kind) &&
+        (!gquery_has_products(kinds[kind].elements, kinds[kind].metric) || make_products(s, kind)))
         return true;
     bench_failed(s->b, "making rows");
     return false;
@@ -232,7 +297,7 @@ void bench_search(bench *b)
                 (unsigned long long)s.rows, (unsigned long long)s.many_rows, QUERIES, "", "us",
                 "a read, us", "GB/s", "ratio", "1e9 terms/s");
     for (size_t kind = 0; kind < KINDS && good; kind++) {
-        good = make_rows(&s, kinds[kind].stride) && measure(&s, kind);
+        good = make_rows(&s, kind) && measure(&s, kind);
         gvm_buffer_destroy(s.memory);
         s.memory = NULL;
     }

@@ -18,6 +18,7 @@ from . import _pools
 
 _HERE = Path(__file__).parent
 _SOURCES = ("torch_allocator.cpp", "pools.h")
+_CUDA_HEADERS = ("cuda_runtime.h", "crt/host_config.h")
 _lock = threading.Lock()
 _library: Optional[ctypes.CDLL] = None  # while it is in use, which is for ever
 
@@ -51,9 +52,11 @@ def _cuda_folders() -> Iterator[Path]:
 
 
 def _cuda_headers() -> Path:
-    found = next((folder for folder in _cuda_folders() if (folder / "cuda_runtime_api.h").exists()), None)
+    """The first folder that is whole: a package of the runtime may come without the headers that it includes."""
+    found = next((folder for folder in _cuda_folders() if all((folder / name).exists() for name in _CUDA_HEADERS)), None)
     if found is None:
-        raise _refuse("its allocator is compiled on first use, and there is no cuda_runtime_api.h: install nvidia-cuda-runtime by pip, or set CUDA_HOME")
+        raise _refuse(f"its allocator is compiled on first use, and no folder has {' and '.join(_CUDA_HEADERS)}:"
+                      " install nvidia-cuda-runtime and nvidia-cuda-crt by pip, or set CUDA_HOME")
     return found
 
 

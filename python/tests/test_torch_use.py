@@ -274,7 +274,7 @@ def runtime(tmp_path_factory):
     from gvmem import _torch_allocator
 
     folder = tmp_path_factory.mktemp("cudart")
-    headers = next((f for f in _torch_allocator._cuda_folders() if (f / "cuda_runtime_api.h").exists()), None)
+    headers = next((f for f in _torch_allocator._cuda_folders() if all((f / name).exists() for name in _torch_allocator._CUDA_HEADERS)), None)
     if headers is None:
         pytest.skip("headers of the CUDA runtime are missing")
     subprocess.run(["cc", "-shared", "-fPIC", f"-I{headers}", str(Path(__file__).with_name("cudart.c")), "-o", str(folder / "cudart.so"), "-ldl"], check=True)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import traceback
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -359,6 +360,8 @@ def run_cases(cases, path, why_not=lambda case: None):
                 except Exception as error:  # any failure is an outcome
                     failed += 1
                     print(f"not ok {number} - {case.__name__}\n# {type(error).__name__}: {error}", flush=True)
+                    for frame in traceback.extract_tb(error.__traceback__):
+                        print(f"#   {frame.filename}:{frame.lineno}: {frame.line}", flush=True)
                     del error
                 gc.collect()
     finally:
