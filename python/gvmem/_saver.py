@@ -199,6 +199,9 @@ class Saver:
         """`with saver.region(tag) as region`: what is allocated by region.alloc() is given up and comes back with this tag.
 
         enable_cpu_backup: whether its bytes are what they were then; else they are zeros, and nothing is copied.
+
+        What is allocated displaces no bytes that another region has given up a moment before: it may lie in host memory, and is
+        read over the link, until this region is paused and resumed; resident_bytes tells.
         """
         yield self._find(tag, enable_cpu_backup)
 

@@ -182,7 +182,7 @@ def saver_gives_tensors_up_and_has_them_back(keeper):
         for number, tag in enumerate(("a", "b")):
             with saver.region(tag, enable_cpu_backup=True) as region:
                 nets.append(make_net(number))
-            assert region.used >= 4 * WIDTH * ROWS and saver.regions[tag].resident_bytes >= 4 * WIDTH * ROWS
+            assert region.used >= 4 * WIDTH * ROWS
             address = nets[number].weight.data_ptr()
             assert region._object.address <= address < region._object.address + region.used, "PyTorch's own memory"
             if number == 0:
