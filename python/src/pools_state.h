@@ -1,4 +1,6 @@
-/* What pools.c and pools_stats.c have in common: the devices, and their pools. */
+/* What pools.c and pools_stats.c have in common: the devices, and their pools.
+ *
+ * Circle: pools.c and pools_stats.c call each other, because the table of calls is in pools.c, and statistics are of its pools. */
 #ifndef GVMEM_PYTHON_POOLS_STATE_H
 #define GVMEM_PYTHON_POOLS_STATE_H
 
