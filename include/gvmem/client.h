@@ -544,7 +544,7 @@ enum { GVM_CHUNK_DEVICE = 1, GVM_CHUNK_HOST = 2, GVM_CHUNK_MOVING = 4 };
 
 /* Where the chunks of a named object are, from the first one on, a byte with GVM_CHUNK_… each: capacity of them at most. *count is
  * how many chunks there are from there on. The caller may read the object. Of more than some thousand chunks the parts of the list
- * are of several moments.
+ * are of several moments, and a failure may leave some of them in states.
  *
  * GVM_E_INVALID  name is malformed, count is NULL, or states is NULL and capacity is not 0
  * GVM_E_ABSENT   there is no object of that name

@@ -445,7 +445,7 @@ gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
 static gvm_status list_chunks(gvm_client *client, const char *name, uint64_t first,
                               uint64_t capacity, uint8_t *states, uint64_t *count)
 {
-    uint64_t done = 0;
+    uint64_t done = 0, total;
 
     do {
         gvmi_wire_message message;
@@ -458,14 +458,15 @@ static gvm_status list_chunks(gvm_client *client, const char *name, uint64_t fir
         status = gvmi_client_call(client, &message, &request);
         if (status != GVM_OK)
             return status;
-        *count = message.body.CHUNK_STATES.value > first ? message.body.CHUNK_STATES.value - first : 0;
+        total = message.body.CHUNK_STATES.value > first ? message.body.CHUNK_STATES.value - first : 0;
         if (message.head.tail_bytes == 0) /* the object has shrunk meanwhile, or there are none */
-            return GVM_OK;
+            break;
         if (capacity > 0)
             memcpy(states + done, message.tail.bytes,
                    gvmi_min(message.head.tail_bytes, capacity - done));
         done += message.head.tail_bytes;
-    } while (done < gvmi_min(*count, capacity));
+    } while (done < gvmi_min(total, capacity));
+    *count = total;
     return GVM_OK;
 }
 

@@ -190,6 +190,9 @@ class Model(Mapping[str, Any]):
         self._view: Optional[_gvmem.Hold] = None  # whose arrays can be consumed while it is awake
         self._blocks: list[_gvmem.Hold] = []  # leases of `with`
 
+    def __reduce__(self) -> Any:
+        raise TypeError(f'the model "{self.name}" cannot be copied or pickled: attach() it again, which copies nothing')
+
     def __repr__(self) -> str:
         state = "closed" if self.closed else "awake" if self.awake else "asleep"
         return f"<gvmem.models.Model {self.name} of {len(self)} tensors, {self._size} bytes on GPU {self._object.device}, {state}>"

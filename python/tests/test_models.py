@@ -3,10 +3,12 @@
 Files of safetensors are made here, good and hostile ones, and by the package safetensors where it is there.
 """
 import array
+import copy
 import ctypes
 import gc
 import json
 import os
+import pickle
 import random
 import struct
 import subprocess
@@ -498,6 +500,16 @@ def test_threads_share_a_model(keeper, publish):
         thread.join()
     model.sleep()
     assert failed == [] and model.info().read_leases == 0 and not model.awake
+
+
+def test_model_is_neither_copied_nor_pickled(keeper, publish):
+    """Two of one lease would end it for each other."""
+    publish({"x": numpy.ones(3)})
+    model = models.attach("/model", keeper=keeper)
+    for call in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match='model "/model" cannot be copied'):
+            call(model)
+    assert model.awake and numpy.asarray(model["x"]).sum() == 3
 
 
 def test_awake_is_never_taken_and_asleep_is(keeper, publish):
