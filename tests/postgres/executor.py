@@ -566,7 +566,7 @@ class BadInput:
         token = fill(server, self.ROWS)
         server.sql("DROP FOREIGN TABLE IF EXISTS fa; CREATE FOREIGN TABLE fa (id int, k bigint, f float8, t text) SERVER gstore_fdw OPTIONS (format 'arrow'); INSERT INTO fa SELECT * FROM ft")
         other = server.sql("SELECT gstore_export('fa')")
-        from_start, to_end, beyond = 0x400, 0x800, 0x1000
+        from_start, to_end, lower, upper, ascii_, beyond = (0x400 << i for i in range(6))
         bodies, offsets, fixed = ((3, 25, f"GQUERY_TEXT_{form}") for form in ("BODIES", "OFFSETS", "FIXED"))
 
         def texts(*all_):
@@ -600,7 +600,7 @@ class BadInput:
                 expect_verb(ask(columns, texts(b"row 7"), is_in, 1, token=its), "ERROR", "55000")
             some = texts(b"row 1", b"row 2")
             for arguments in (
-                dict(count=2, first=4), dict(count=5), dict(count=2**32 - 1), dict(count=1, first=2**32 - 1), dict(count=2, b=0xFF), dict(count=2, b=beyond),
+                dict(count=2, first=4), dict(count=5), dict(count=2**32 - 1), dict(count=1, first=2**32 - 1), dict(count=2, b=0xFF), dict(count=2, b=beyond), dict(count=2, b=lower | upper), dict(count=2, b=ascii_), dict(count=0, b=length | lower),
                 dict(count=2, values=some[1::-1] + some[2:]), dict(count=2, values=texts(b"row 2", b"row 1")), dict(count=1, values=[2**32 * 9 + 1, 0]), dict(count=1, values=[2**64 - 1]), dict(count=1, values=[1 << 32 | 2**32 - 1]),
                 dict(count=1, b=like, values=[1]), dict(count=0, b=like | from_start), dict(count=0, b=like | to_end), dict(count=2, b=is_in | to_end), dict(count=1, b=length), dict(count=2, column=1), dict(count=2, column=2**32 - 1),
                 dict(count=2, columns=((0, 23, "GQUERY_I32"),)), dict(count=2, what="LOAD"),
