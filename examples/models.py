@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Two models in two processes, and device memory for one of them. usage: models.py KEEPER-SOCKET [MIB]
 
-Each process has attached a model, which sleeps between requests: whoever is asked wakes its own, in the place of the other. Weights are
-where they were, so nothing is loaded or made anew. MIB is the size of a model: at most the keeper's device budget, and more than half of it.
+Each process has attached a model, which sleeps between requests. The process that gets a request wakes its model, and the other one's goes to host
+memory. Weights are where they were, so nothing is loaded or made anew. MIB is the size of a model: at most the keeper's device budget, and more than half of it.
 On a software GPU NumPy computes; on a real one CuPy or PyTorch is needed, without which it exits with 77.
 """
 import importlib.util

@@ -28,8 +28,8 @@ typedef struct cells {
     cell c[HALF];
 } __attribute__((aligned(16))) cells; /* one load */
 
-/* Bits 32 * at and on, of so many bytes at an odd address; those behind the last one are 0. */
-GVM_DEVICE_RARE uint32_t odd_bits_at(const uint8_t *from, uint32_t bytes, uint32_t at)
+/* Bits 32 * at and on of a row whose size is no multiple of 4 bytes; those behind the last byte are 0. */
+GVM_DEVICE_RARE uint32_t unaligned_bits_at(const uint8_t *from, uint32_t bytes, uint32_t at)
 {
     uint32_t word = 0, i;
 
@@ -38,14 +38,14 @@ GVM_DEVICE_RARE uint32_t odd_bits_at(const uint8_t *from, uint32_t bytes, uint32
     return word;
 }
 
-/* A tile's part of a matrix: this thread's cells of it, of one element each. */
-typedef struct feed {
+/* What this thread loads of a tile: one element of each of these rows, or queries. */
+typedef struct own_cells {
     const uint8_t *from; /* element 0 of the first one */
     uint64_t step;       /* bytes to the next one */
     uint32_t count;      /* of which so many are there */
-} feed;
+} own_cells;
 
-GVM_DEVICE void aim(feed *f, const matrix *m, uint32_t side)
+GVM_DEVICE void find_own_cells(own_cells *f, const matrix *m, uint32_t side)
 {
     const uint64_t first = m->first + gvm_thread() / side;
 
@@ -62,7 +62,8 @@ GVM_DEVICE cell load_cell(uint32_t elements, const matrix *m, const uint8_t *fro
     cell c;
 
     if (elements == GQUERY_ELEMENTS_BITS)
-        c.bits = m->pitch % 4 == 0 ? ((const uint32_t *)from)[at] : odd_bits_at(from, m->pitch, at);
+        c.bits = m->pitch % 4 == 0 ? ((const uint32_t *)from)[at]
+                                   : unaligned_bits_at(from, m->pitch, at);
     else if (elements == GQUERY_ELEMENTS_F16 && !m->is_wide)
         c.f = element_f16(((const uint16_t *)from)[at]);
     else
@@ -70,7 +71,7 @@ GVM_DEVICE cell load_cell(uint32_t elements, const matrix *m, const uint8_t *fro
     return c;
 }
 
-GVM_DEVICE void load_cells(uint32_t elements, const matrix *m, const feed *f, uint32_t at,
+GVM_DEVICE void load_cells(uint32_t elements, const matrix *m, const own_cells *f, uint32_t at,
                            uint32_t units, cell *out)
 {
     const cell none = {0};
@@ -166,7 +167,7 @@ typedef struct limit {
     float factor, least;
 } limit;
 
-/* Above these squares sums may have overflowed: no pair is left out. */
+/* If the squares of a row or query add up to this or more, sums of its products may overflow: no pair of it is skipped. */
 #define SQUARE_MOST 1e37
 
 /* What the error of a product is at most, as a share of the sum of both squares, and more. The error of a sum of n products of floats is at
@@ -281,19 +282,19 @@ GVM_DEVICE void multiply_tile(const gquery_nearest *p, uint32_t elements, const 
     const uint32_t units = elements == GQUERY_ELEMENTS_BITS ? (p->count + 31) / 32 : p->count;
     const uint32_t at = gvm_thread() % p->side, half = PRODUCT_WORDS / 2;
     cell row_cells[EACH_PRODUCT], query_cells[EACH_PRODUCT];
-    feed row_feed, query_feed;
+    own_cells of_rows, of_queries;
     uint32_t part, now = 0;
 
-    aim(&row_feed, rows, p->side);
-    aim(&query_feed, queries, p->side);
-    load_cells(elements, rows, &row_feed, at, units, row_cells);
-    load_cells(elements, queries, &query_feed, at, units, query_cells);
+    find_own_cells(&of_rows, rows, p->side);
+    find_own_cells(&of_queries, queries, p->side);
+    load_cells(elements, rows, &of_rows, at, units, row_cells);
+    load_cells(elements, queries, &of_queries, at, units, query_cells);
     for (part = 0; part < units; part += p->side, now ^= half) {
         keep_cells(row_tiles + now, p->side, row_cells);
         keep_cells(query_tiles + now, p->side, query_cells);
         gvm_block_sync();
-        load_cells(elements, rows, &row_feed, part + p->side + at, units, row_cells);
-        load_cells(elements, queries, &query_feed, part + p->side + at, units, query_cells);
+        load_cells(elements, rows, &of_rows, part + p->side + at, units, row_cells);
+        load_cells(elements, queries, &of_queries, part + p->side + at, units, query_cells);
         multiply(elements, p->side, row_tiles + now, query_tiles + now, s);
     }
     gvm_block_sync();

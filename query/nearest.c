@@ -125,16 +125,18 @@ static bool take_memory(gquery_query *q, nearest *n)
 
 /* ---- slices */
 
-/* Products are of no use while lists have no bounds, but of bits, of which they are exact. */
-static bool is_by_products(const gquery_nearest *p)
+/* Products skip nothing while lists have no bounds, as they have had k rows at most. Of bits there is no other kernel. */
+static bool is_by_products(const nearest *n)
 {
+    const gquery_nearest *p = &n->launch;
+
     return gquery_has_products(p->elements, p->metric) &&
-           (p->first > 0 || p->elements == GQUERY_ELEMENTS_BITS);
+           (p->first > n->k || p->elements == GQUERY_ELEMENTS_BITS);
 }
 
 static bool launch_pairs(gquery_query *q, const nearest *n)
 {
-    const bool by_products = is_by_products(&n->launch);
+    const bool by_products = is_by_products(n);
     const uint64_t each = n->launch.side * (by_products ? GQUERY_PRODUCTS_EACH : GQUERY_NEAREST_EACH);
     const uint64_t tiles = (n->launch.limit - n->launch.first + each - 1) / each *
                            ((n->queries + each - 1) / each);

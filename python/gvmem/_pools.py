@@ -42,7 +42,7 @@ def start(limit: Optional[int] = None, keep: Optional[int] = None, decay: Option
 
 def alloc(device: int, size: int, stream: Any) -> int:
     """The address of a block that work of the stream uses, or work that is ordered behind it; 0 for no bytes. GPUs that can reach
-    each other's memory do, as these frameworks copy between them without a word to their allocators."""
+    each other's memory do, as these frameworks copy between them without a call of their allocators."""
     if device not in _devices:
         if not _started:
             start()

@@ -1,0 +1,72 @@
+"""Memory of RMM and cuda.core from heaps: what their classes are given and ask for. These stand-ins have the interface alone, as the packages need a real GPU."""
+import importlib
+import sys
+import types
+
+import pytest
+
+from gvmem import _pools
+
+
+class Callbacks:
+    """rmm.mr.CallbackMemoryResource."""
+
+    def __init__(self, allocate, deallocate):
+        self.allocate, self.deallocate = allocate, deallocate
+
+
+class Handle:
+    """cuda.core.Buffer.from_handle()."""
+
+    def __init__(self, ptr, size, mr=None, stream=None):
+        self.handle, self.size, self.memory_resource, self.stream = ptr, size, mr, stream
+
+    from_handle = classmethod(lambda cls, *arguments, **more: cls(*arguments, **more))
+
+
+@pytest.fixture(name="module")
+def fixture_module(monkeypatch):
+    """Imports a module of gvmem beside a stand-in of the package that it is for."""
+    def load(name, package, **content):
+        parts = package.split(".")
+        for i in range(1, len(parts) + 1):
+            monkeypatch.setitem(sys.modules, ".".join(parts[:i]), types.ModuleType(".".join(parts[:i])))
+        for i in range(1, len(parts)):
+            setattr(sys.modules[".".join(parts[:i])], parts[i], sys.modules[".".join(parts[:i + 1])])
+        for key, value in content.items():
+            setattr(sys.modules[package], key, value)
+        monkeypatch.delitem(sys.modules, f"gvmem.{name}", raising=False)
+        return importlib.import_module(f"gvmem.{name}")
+
+    yield load
+    for name in ("rmm", "cuda_core"):
+        sys.modules.pop(f"gvmem.{name}", None)
+
+
+def check(take, give):
+    """Blocks are apart from each other, at multiples of 256 bytes, and used again; what is no block is refused."""
+    first, second = take(1000), take(1000)
+    assert first % 256 == 0 and second % 256 == 0 and abs(first - second) >= 1000
+    give(first, 1000)
+    assert take(1000) == first
+    with pytest.raises(MemoryError):
+        take(1 << 45)
+    give(first, 1000)
+    give(second, 1000)
+    with pytest.raises(ValueError):
+        _pools.free(second)
+
+
+def test_rmm_takes_and_frees_by_callbacks(module):
+    resource = module("rmm", "rmm.mr", CallbackMemoryResource=Callbacks).resource()
+    assert resource.allocate(0, None) == 0
+    check(lambda size: resource.allocate(size, None), lambda address, size: resource.deallocate(address, size, None))
+
+
+def test_cuda_core_takes_and_frees_by_a_memory_resource(module):
+    resource = module("cuda_core", "cuda.core", MemoryResource=object, Buffer=Handle).MemoryResource()
+    assert resource.device_id == 0 and resource.is_device_accessible and not resource.is_host_accessible
+    buffer = resource.allocate(64, stream=None)
+    assert buffer.size == 64 and buffer.memory_resource is resource
+    resource.deallocate(buffer.handle, 64, stream=None)
+    check(lambda size: resource.allocate(size, stream=None).handle, lambda address, size: resource.deallocate(address, size, stream=None))
