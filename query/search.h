@@ -20,9 +20,9 @@ typedef enum gquery_elements {
 
 /* As pgvector defines them. Of bits the last two, of others the rest. */
 typedef enum gquery_metric {
-    GQUERY_L2,      /* <-> */
-    GQUERY_INNER,   /* <#> negative inner product */
-    GQUERY_COSINE,  /* <=> NaN if either is all zeros */
+    GQUERY_L2,    /* <-> */
+    GQUERY_INNER, /* <#> negative inner product */
+    GQUERY_COSINE, /* <=> NaN if either is all zeros, or if the squares of floats add up to 0 as floats */
     GQUERY_L1,      /* <+> */
     GQUERY_HAMMING, /* <~> */
     GQUERY_JACCARD, /* <%> 1 where no bit is in both */

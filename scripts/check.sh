@@ -169,7 +169,7 @@ check_all() {
     # SKIP_UNDER_VALGRIND in tests/unit says of single tests why they are left out.
     if have valgrind; then
         tests 'unit tests under valgrind' "$build" --suite unit --no-suite slow --timeout-multiplier 10 \
-            --wrapper "env GVMEM_RANGE=0 valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
+            --wrapper "env GVMEM_RANGE=0 valgrind -q --fair-sched=try --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
 --errors-for-leak-kinds=definite --suppressions=$PWD/scripts/valgrind.supp"
     else
         left_out 'valgrind' 'valgrind is not installed'

@@ -6,6 +6,7 @@
  * of a list is the entry that sorting finds; no row that is left out of the nearest ones is nearer than one of these, beyond the bounds of both. Method: random rows and queries, some with infinities, NaN, zeros and subnormals; sums in long
  * double on the CPU. Lists have few different words, so that many begin alike.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,6 +230,8 @@ static double expect(const drawn *d, uint32_t r, const uint8_t *query, double *b
     case GQUERY_COSINE:
         *bound = (double)(*bound / sqrtl(square * (long double)d->p.query_square)) +
                  unit * (8 + d->p.count / 4.0);
+        if (unit == FLOAT_ERROR && square < d->p.count * (long double)FLT_MIN)
+            *bound = INFINITY; /* squares are subnormal or 0 as floats: query/search.h */
         return (double)(1 - sum / sqrtl(square * (long double)d->p.query_square));
     case GQUERY_JACCARD: return sum == 0 ? 1 : (double)(1 - sum / both);
     default: return (double)sum;
