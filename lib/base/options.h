@@ -17,7 +17,7 @@
     X(GVMEM_SOFTGPU, "", "the software GPU's machine, for example devices=2,memory=4GiB,sms=4,warp=32,threads=64,switches=0,host=8GiB,gap_us=200,instance=name") \
     X(GVMEM_VMM, "1", "0: pretend that the devices have no virtual memory management, so that buffers fall back to cuMemAlloc") \
     X(GVMEM_CACHE, "256MiB", "most bytes of free chunks a process keeps for reuse per device, those of device memory for a second, and as many of host memory; 0 keeps none") \
-    X(GVMEM_TRACE, "", "trace every driver call with arguments, result and time: stderr, or the path of a file to append to") \
+    X(GVMEM_TRACE, "", "trace every driver call with its start, arguments, result and time: stderr, or the path of a file to append to") \
     X(GVMEM_FAULT, "", "fail driver calls, to test programs: NAME:N fails the Nth call of NAME once, NAME:N+ from the Nth on; * is every name") \
     X(GVMEM_KEEPER, "", "the keeper's socket, to listen at and to connect to; empty: $XDG_RUNTIME_DIR/gvmem.sock, for root /run/gvmem/keeper.sock, without that variable /tmp/gvmem-UID.sock") \
     X(GVMEM_RANGE, "1", "0: reserve addresses for each object of a keeper, not 48 TiB for all of them: for tools that note each page of a process, such as valgrind") \

@@ -1,8 +1,8 @@
 /* The trace decorator: one line per driver call.
  *
- *     4711 cuMemCreate(&0x302000000, 2097152, 0x7ffc61e0, 0) = CUDA_SUCCESS 12.3 us
+ *     4711 5036.272504 cuMemCreate(&0x302000000, 2097152, 0x7ffc61e0, 0) = CUDA_SUCCESS 12.3 us
  *
- * Thread id, call, arguments, result, duration. Numbers are decimal, handles, addresses and
+ * Thread id, when it began (seconds of CLOCK_MONOTONIC, which all processes share), call, arguments, result, duration. Numbers are decimal, handles, addresses and
  * pointers hexadecimal; what a call wrote through a pointer to one value is shown as &value once it
  * succeeded. Each line is one write(2) to a file opened for appending, so that lines of threads and
  * of processes never mix. A line that cannot be written is lost: tracing never changes what the
@@ -143,7 +143,8 @@ static void write_line(const char *call, const argument *args, size_t arg_count,
     int error = errno;
     line out = {.len = 0};
 
-    append_text(&out, "%d %s(", (int)gettid(), call);
+    append_text(&out, "%d %lld.%06lld %s(", (int)gettid(), (long long)(begin_ns / 1000000000),
+                (long long)(begin_ns / 1000 % 1000000), call);
     for (size_t i = 0; i < arg_count; i++) {
         if (i > 0)
             append_text(&out, ", ");

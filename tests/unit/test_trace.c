@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "base/clock.h"
+
 static char path[] = "/tmp/gvmem-test-trace-XXXXXX";
 static const gvmi_driver *traced;
 
@@ -25,12 +27,15 @@ static char *lines(void)
 
 static void expect_line(const char *wanted)
 {
-    char *line = lines(), *space = strchr(line, ' ');
+    char *line = lines();
+    int tid, end = 0;
+    double began;
 
-    assert_non_null(space);
-    assert_int_equal(strtol(line, NULL, 10), gettid());
-    if (strncmp(space + 1, wanted, strlen(wanted)) != 0)
-        fail_msg("traced \"%s\", wanted \"%s\"", space + 1, wanted);
+    assert_int_equal(sscanf(line, "%d %lf %n", &tid, &began, &end), 2);
+    assert_int_equal(tid, gettid());
+    assert_in_range(gvmi_now_ns() / 1e9 - began, 0, 10);
+    if (strncmp(line + end, wanted, strlen(wanted)) != 0)
+        fail_msg("traced \"%s\", wanted \"%s\"", line + end, wanted);
     assert_string_equal(line + strlen(line) - 4, " us\n");
 }
 
@@ -128,12 +133,13 @@ static void trace_of_many_threads_never_mixes_lines(void **state)
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     for (char *line = strtok(lines(), "\n"); line != NULL; line = strtok(NULL, "\n"), count++) {
-        double us;
+        double began, us;
         int tid, end = 0;
 
-        assert_int_equal(sscanf(line, "%d cuMemMap(0x200000, 4096, 0, 0x30, 0) = CUDA_SUCCESS %lf us%n",
-                                &tid, &us, &end),
-                         2);
+        assert_int_equal(
+            sscanf(line, "%d %lf cuMemMap(0x200000, 4096, 0, 0x30, 0) = CUDA_SUCCESS %lf us%n",
+                   &tid, &began, &us, &end),
+            3);
         assert_int_equal(end, strlen(line));
     }
     assert_int_equal(count, THREADS * ROUNDS);
