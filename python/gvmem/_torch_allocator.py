@@ -17,7 +17,7 @@ import torch
 from . import _pools
 
 _HERE = Path(__file__).parent
-_SOURCES = ("torch_allocator.cpp", "pools.h")
+_SOURCES = ("torch_allocator.cpp", "pools.h", "_torch_allocator.py")
 _CUDA_HEADERS = ("cuda_runtime.h", "crt/host_config.h")
 _lock = threading.Lock()
 _library: Optional[ctypes.CDLL] = None  # while it is in use, which is for ever
@@ -60,11 +60,18 @@ def _cuda_headers() -> Path:
     return found
 
 
+def _standard_library() -> list[str]:
+    """The one that PyTorch has loaded, ahead of the compiler's, which may be an archive: a second one in the process has locales and streams of its
+    own, and crashes where it is given those of the first."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return list({line.split()[-1]: None for line in maps if "/libstdc++.so.6" in line})
+
+
 def _arguments() -> list[str]:
     root = Path(torch.__file__).parent
     return ["-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
             "-isystem", str(root / "include"), "-isystem", str(root / "include/torch/csrc/api/include"), f"-I{_HERE}",
-            str(_HERE / _SOURCES[0]), f"-L{root / 'lib'}", "-lc10_cuda", "-lc10"]
+            str(_HERE / _SOURCES[0]), f"-L{root / 'lib'}", "-lc10_cuda", "-lc10", *_standard_library()]
 
 
 def _cache_name() -> str:

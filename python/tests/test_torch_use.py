@@ -309,6 +309,16 @@ def test_two_processes_compile_at_once(runtime, tmp_path):
     assert output_of(start(runtime, "-c", USE, XDG_CACHE_HOME=str(tmp_path), CXX="no-such-compiler")) == "gvmem\n"
 
 
+def test_a_compiler_that_links_archives_gives_no_second_standard_library(runtime, tmp_path):
+    """Its streams would be given locales of the first one: an error's text crashed."""
+    compiler = tmp_path / "c++"
+    compiler.write_text('#!/bin/sh\nexec c++ -static-libstdc++ "$@"\n')
+    compiler.chmod(0o755)
+    output_of(start(runtime, __file__, "too_much_is_pytorchs_error", XDG_CACHE_HOME=str(tmp_path), CXX=str(compiler)))
+    (made,) = (tmp_path / "gvmem").iterdir()
+    assert b"libstdc++.so.6\0" in made.read_bytes()
+
+
 @pytest.mark.parametrize("before, environment, why", [
     ("", {"CXX": "no-such-compiler"}, "there is no C++ compiler (no-such-compiler): install g++, or set CXX"),
     ("", {"CXX": "false"}, "false cannot compile its allocator for PyTorch"),
