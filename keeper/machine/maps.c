@@ -224,7 +224,7 @@ static bool is_sent_later(const keep_opening *opening, const keep_chunk *chunk)
 void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening)
 {
     const keep_object *object = opening->object;
-    map_set set = {.opening = opening, .most = GVMI_WIRE_CHUNKS_MAX};
+    map_set set = {.opening = opening, .most = GVMI_MAP_ALL_CHUNKS_MAX};
 
     if (gvmi_keep_follows_all(opening) && !opening->broken)
         return;

@@ -196,7 +196,9 @@ def saver_gives_tensors_up_and_has_them_back(keeper):
         assert sum(region.resident_bytes for region in saver.regions.values()) <= 512 * MIB
         for _ in range(3):
             saver.resume("a")
-            assert saver.regions["a"].resident_bytes >= 4 * WIDTH * ROWS and right(nets[0], 0)
+            resident = saver.regions["a"].resident_bytes
+            assert resident >= 4 * WIDTH * ROWS, (resident, keeper.objects(), keeper.snapshot())
+            assert right(nets[0], 0)
             out.zero_()
             graph.replay()
             torch.cuda.synchronize()

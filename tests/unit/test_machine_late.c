@@ -157,7 +157,7 @@ static void client_that_could_not_be_sent_its_map_is_not_late(void **state)
 /* What others have to map, too, as the driver maps for one process after the other. */
 static void client_that_has_much_host_memory_to_map_has_longer(void **state)
 {
-    enum { GIBS = 32, ALLOWED_MS = 1179 }; /* for each client */
+    enum { GIBS = GVMI_MAP_ALL_CHUNKS_MAX, ALLOWED_MS = 295 }; /* for each client, of one MAP */
     gvmi_machine_config config = small_config(1, 0);
     fixture w;
     actor *a, *b;

@@ -89,11 +89,11 @@ static void first_acquire_maps_all_chunks_before_it_is_granted(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        start_open(&p, 2, 80, GVMI_WIRE_CHUNKS_MAX + 1, OWNER, 0);
+        start_open(&p, 2, 80, GVMI_MAP_ALL_CHUNKS_MAX + 1, OWNER, 0);
         ask_with_hint(&p.w, p.b, p.b_slot, modes[i], GVM_HINT_ONCE, -1);
         assert_true(granted(p.b));
         assert_int_equal(p.b->map_count, 2);
-        for (uint32_t c = 0; c <= GVMI_WIRE_CHUNKS_MAX; c++)
+        for (uint32_t c = 0; c <= GVMI_MAP_ALL_CHUNKS_MAX; c++)
             assert_int_equal(mapped_frame(p.b, p.b_slot, c), frame_of(&p.w, c));
         assert_int_equal(p.a->map_count, 0);
         end_fixture(&p.w);
@@ -105,7 +105,7 @@ static void permit_to_read_opens_when_all_maps_are_answered(void **state)
     pair p;
 
     (void)state;
-    start_open(&p, 80, 0, GVMI_WIRE_CHUNKS_MAX + 1, OWNER, 0);
+    start_open(&p, 80, 0, GVMI_MAP_ALL_CHUNKS_MAX + 1, OWNER, 0);
     p.b->deaf = true;
     ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
     assert_true(granted(p.b));
@@ -594,7 +594,7 @@ static void shrinking_waits_for_who_follows_no_chunk(void **state)
 /* A thread that was granted behind the MAP that failed waits for the last of those that follow. */
 static void maps_anew_have_no_generation_before_the_last(void **state)
 {
-    const uint64_t chunks = GVMI_WIRE_CHUNKS_MAX + 1;
+    const uint64_t chunks = GVMI_MAP_ALL_CHUNKS_MAX + 1;
     pair p;
 
     (void)state;

@@ -159,7 +159,7 @@ static void object_of_several_maps_is_sent_with_one_size(void **state)
         start_fixture(&w, 80, 0);
         a = join(&w, OWNER);
         b = join(&w, OWNER);
-        assert_int_equal(create_of(&w, a, "/x", 80, GVMI_WIRE_CHUNKS_MAX + 1, 0, GVM_OBJECT_KEEP),
+        assert_int_equal(create_of(&w, a, "/x", 80, GVMI_MAP_ALL_CHUNKS_MAX + 1, 0, GVM_OBJECT_KEEP),
                          GVM_OK);
         b->deaf = true;
         assert_int_equal(open_object(&w, b, "/x", flags, &slot), GVM_OK);
@@ -167,7 +167,7 @@ static void object_of_several_maps_is_sent_with_one_size(void **state)
             ask(&w, b, slot, GVM_LEASE_READ, -1);
         assert_ptr_equal(b->map, &b->maps[1]);
         for (int i = 0; i < 2; i++) {
-            assert_int_equal(b->maps[i].bytes, (GVMI_WIRE_CHUNKS_MAX + 1) * CHUNK);
+            assert_int_equal(b->maps[i].bytes, (GVMI_MAP_ALL_CHUNKS_MAX + 1) * CHUNK);
             assert_int_equal(b->maps[i].generation, only_object(&w)->generation);
         }
         end_fixture(&w);
