@@ -16,8 +16,8 @@
 #include "utils/fmgrprotos.h"
 #include "utils/formatting.h"
 #include "utils/lsyscache.h"
-#include "utils/pg_locale.h"
 
+#include "postgres/compat.h"
 #include "postgres/qual.h"
 #include "postgres/query_list.h"
 #include "postgres/query_text.h"
