@@ -110,7 +110,8 @@ GVM_DEVICE uint64_t moved_months(uint64_t timestamp, int64_t months, int64_t off
             first = day_of(year, month);
             last = (uint32_t)(day_of(year + (month == 12), month % 12 + 1) - first);
             first += (int32_t)(day < last ? day : last) - 1;
-            return moved_time((uint64_t)(first * DAY_US),
+            /* Beyond all that a timestamp has the product wraps, and is beyond that, too. */
+            return moved_time((uint64_t)first * (uint64_t)DAY_US,
                               (uint64_t)(local - days * DAY_US - offset), error);
         }
     }
