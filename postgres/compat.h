@@ -30,7 +30,7 @@ object_ownercheck(Oid class, Oid object, Oid role)
 #endif
 
 /*
- * Of utils/pg_locale.h, which includes ICU's headers where the server has ICU: packages of servers and their headers do not
+ * Of the server's header for locales, which includes ICU's where the server has ICU: packages of servers and their headers do not
  * all bring those along.
  */
 extern bool lc_ctype_is_c(Oid collation);
