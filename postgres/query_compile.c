@@ -16,6 +16,7 @@
 #include "postgres/form.h"
 #include "postgres/qual.h"
 #include "postgres/query_compiled.h"
+#include "postgres/query_enum.h"
 #include "postgres/query_join.h"
 #include "postgres/query_refused.h"
 #include "postgres/query_text.h"
@@ -44,6 +45,7 @@ static const gstore_aggregate_function functions[] = {
 	{F_SUM_FLOAT4, GQUERY_SUM_F64, RESULT_FLOAT}, {F_SUM_FLOAT8, GQUERY_SUM_F64, RESULT_FLOAT},
 	{F_AVG_FLOAT4, GQUERY_SUM_F64, RESULT_FLOAT_QUOTIENT}, {F_AVG_FLOAT8, GQUERY_SUM_F64, RESULT_FLOAT_QUOTIENT},
 	EXTREMES(MIN, GQUERY_MIN_I64), EXTREMES(MAX, GQUERY_MAX_I64),
+	{F_MIN_ANYENUM, GQUERY_MIN_I64, RESULT_VALUE}, {F_MAX_ANYENUM, GQUERY_MAX_I64, RESULT_VALUE},
 	{F_BOOL_AND, GQUERY_AND_I64, RESULT_VALUE}, {F_EVERY, GQUERY_AND_I64, RESULT_VALUE}, {F_BOOL_OR, GQUERY_OR_I64, RESULT_VALUE},
 	OF_INTEGERS(BIT_AND, GQUERY_AND_I64, RESULT_VALUE), OF_INTEGERS(BIT_OR, GQUERY_OR_I64, RESULT_VALUE),
 	OF_INTEGERS(BIT_XOR, GQUERY_XOR_I64, RESULT_VALUE),
@@ -223,21 +225,30 @@ plan_outputs(gstore_compiled *c, gstore_emitter *e)
 
 /* ---- instructions */
 
+/* A number in the order of the type's values. */
+static bool
+emit_extreme(gstore_emitter *e, Oid type)
+{
+	if (gstore_is_float(type))
+		return gstore_emit(e, GQUERY_ORDER_KEY, 0, 1);
+	return !type_is_enum(type) || gstore_emit_enum_number(e, type);
+}
+
 bool
-gstore_emit_words(gstore_emitter *e, gstore_accumulator *a, bool is_float)
+gstore_emit_words(gstore_emitter *e, gstore_accumulator *a, Oid type)
 {
 	uint32 left = a->wanted;
 
 	for (int i = 0; i < GQUERY_AGGREGATES; i++)
 	{
-		const bool	 is_key = is_float && (i == GQUERY_MIN_I64 || i == GQUERY_MAX_I64);
+		const bool	 is_extreme = i == GQUERY_MIN_I64 || i == GQUERY_MAX_I64;
 		const uint32 at = e->program->state_words, words = gquery_aggregate_words((uint32) i);
 
 		if ((left & 1u << i) == 0)
 			continue;
 		left &= ~(1u << i);
 		if (at + words > GQUERY_STATE_MAX || (left != 0 && !gstore_emit(e, GQUERY_COPY, 0, 0)) ||
-			(is_key && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 1)) ||
+			(is_extreme && !emit_extreme(e, type)) ||
 			!gstore_emit(e, GQUERY_AGGREGATE, at, (uint32) i))
 			return false;
 		a->at[i] = (uint8) at;
@@ -303,10 +314,10 @@ emit_argument(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a)
 	if (a->squared) /* of values that are counted without it */
 		return gstore_emit(e, GQUERY_COPY, 0, 0) &&
 			gstore_emit(e, GQUERY_MULTIPLY, 0, GQUERY_ARITHMETIC_I64) &&
-			gstore_emit_words(e, a, false);
+			gstore_emit_words(e, a, value.type);
 	choose_count(c, a, a->full_scale || value.nullable || value.raises);
 	if (a->wanted != 0)
-		return gstore_emit_words(e, a, gstore_is_float(value.type));
+		return gstore_emit_words(e, a, value.type);
 	e->program->code_count = before; /* rows alone are counted */
 	return true;
 }
@@ -321,7 +332,7 @@ emit_accumulator(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a)
 		(!gstore_emit_expression(e, a->filter, &condition) || !gstore_emit(e, GQUERY_IF, 0, 0)))
 		return false;
 	e->guarded += a->filter != NULL;
-	done = a->argument != NULL ? emit_argument(c, e, a) : gstore_emit_words(e, a, false);
+	done = a->argument != NULL ? emit_argument(c, e, a) : gstore_emit_words(e, a, InvalidOid);
 	e->guarded -= a->filter != NULL;
 	return done && (a->filter == NULL || gstore_emit(e, GQUERY_END, 0, 0));
 }
@@ -450,7 +461,8 @@ static bool
 emit_key_end(gstore_compiled *c, gstore_emitter *e, const gstore_emitted *value, int direction)
 {
 	c->key_words++;
-	return (!value->nullable || emit_null_as_zero(e)) &&
+	return (!type_is_enum(value->type) || gstore_emit_enum_number(e, value->type)) &&
+		(!value->nullable || emit_null_as_zero(e)) &&
 		(!gstore_is_float(value->type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) &&
 		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
 }
@@ -460,7 +472,7 @@ gstore_emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direc
 {
 	gstore_emitted value;
 
-	if (!gstore_emit_word(e, key, 0, &value) || type_is_enum(value.type))
+	if (!gstore_emit_word(e, key, 0, &value))
 		return false;
 	if (value.nullable)
 	{

@@ -143,8 +143,8 @@ gstore_start_program(gquery_program *program)
 
 extern bool
 gstore_emit_filters(gstore_compiled *compiled, gstore_emitter *emitter, const List *filters);
-/* The value on the stack goes to each of the words that are wanted of it. */
-extern bool gstore_emit_words(gstore_emitter *emitter, gstore_accumulator *accumulator, bool is_float);
+/* The value on the stack, of this type, goes to each of the words that are wanted of it. */
+extern bool gstore_emit_words(gstore_emitter *emitter, gstore_accumulator *accumulator, Oid type);
 /* Values for GQUERY_EMIT, by which the key's ascend as the direction (GSTORE_KEY_...) has it; they are added to key_words. */
 extern bool
 gstore_emit_list_key(gstore_compiled *compiled, gstore_emitter *emitter, Node *key, int direction);

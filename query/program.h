@@ -226,6 +226,9 @@ typedef enum gquery_function {
     GQUERY_CEILING_I64,
     GQUERY_SIGN_I64,
     GQUERY_WITHIN_I64, /* the integer. GQUERY_E_DECIMAL: its size is not below `value`, from 1 on */
+    /* The word that has the integer's lower 32 bits, of some whose lower 32 bits ascend as numbers without a sign; `value`: the place of the first in `values`, and above 32
+     * bits how many. GQUERY_E_FIELD: there is none */
+    GQUERY_FIND_I64,
     GQUERY_RATIO_F64, /* that quotient as a double; `value`: up to 10^18. GQUERY_E_DECIMAL: the integer has more than 53 bits */
     /* Of two values, as all that follow. Of integers: */
     GQUERY_BITS_AND,
@@ -372,7 +375,7 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
 static inline bool gquery_function_may_raise(uint32_t function)
 {
     return function == GQUERY_SQRT_F64 || function == GQUERY_RATIO_F64 ||
-           function == GQUERY_WITHIN_I64 ||
+           function == GQUERY_WITHIN_I64 || function == GQUERY_FIND_I64 ||
            (function >= GQUERY_SHIFT_LEFT && function <= GQUERY_ADD_MONTHS);
 }
 

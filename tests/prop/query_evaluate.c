@@ -685,6 +685,15 @@ static void convert(walk *w, const gquery_instruction *i)
     push(w, d.is_null, v);
 }
 
+static uint64_t find_word(const int64_t *values, uint64_t list, uint64_t wanted, uint32_t *error)
+{
+    for (uint32_t i = 0; i < list >> 32; i++)
+        if ((uint32_t)values[(uint32_t)list + i] == (uint32_t)wanted)
+            return (uint64_t)values[(uint32_t)list + i];
+    *error = GQUERY_E_FIELD;
+    return 0;
+}
+
 static void apply_function(walk *w, const gquery_instruction *i)
 {
     const datum y = pop(w), x = i->b >= GQUERY_BITS_AND ? pop(w) : y;
@@ -694,6 +703,8 @@ static void apply_function(walk *w, const gquery_instruction *i)
         push(w, false, x.is_null ? y.bits : x.bits);
     else if (x.is_null || y.is_null)
         push(w, true, 0);
+    else if (i->b == GQUERY_FIND_I64)
+        push(w, false, find_word(w->program->values, i->value, x.bits, &error));
     else
         push(w, false, query_function(i->b, x.bits, y.bits, i->value, &error));
     if (error != GQUERY_E_NONE)

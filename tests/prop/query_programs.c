@@ -770,6 +770,8 @@ static const struct check_case {
      {0},
      {VALUE, FUNCTION(GQUERY_RATIO_F64, 1000000000000000000), {.op = GQUERY_EMIT, .a = 1}}},
     {"a quotient by too much", false, 0, {0}, {VALUE, FUNCTION(GQUERY_RATIO_F64, 1000000000000000001)}},
+    {"one of no words", true, 0, {0}, {VALUE, FUNCTION(GQUERY_FIND_I64, 0), {.op = GQUERY_EMIT, .a = 1}}},
+    {"one of words that are not there", false, 0, {0}, {VALUE, FUNCTION(GQUERY_FIND_I64, UINT64_C(1) << 32)}},
     {"no function", false, 0, {0}, {VALUE, VALUE, FUNCTION(GQUERY_FUNCTIONS, 1)}},
     {"EMIT within IF",
      false,
