@@ -446,62 +446,7 @@ gstore_emit_filters(gstore_compiled *c, gstore_emitter *e, const List *filters)
 	return true;
 }
 
-/* ---- keys of lists, which ascend as int64: whether the value is NULL, if it may be, before the value */
-
-static bool
-emit_null_as_zero(gstore_emitter *e)
-{
-	return gstore_emit(e, GQUERY_COPY, 0, 0) && gstore_emit(e, GQUERY_IS_NULL, 0, 0) &&
-		gstore_emit(e, GQUERY_IF, 0, 0) && gstore_emit(e, GQUERY_CONSTANT, 0, 0) &&
-		gstore_emit(e, GQUERY_REPLACE, 0, 0) && gstore_emit(e, GQUERY_END, 0, 0);
-}
-
-/* The word that was emitted last. */
-static bool
-emit_key_end(gstore_compiled *c, gstore_emitter *e, const gstore_emitted *value, int direction)
-{
-	c->key_words++;
-	return (!type_is_enum(value->type) || gstore_emit_enum_number(e, value->type)) &&
-		(!value->nullable || emit_null_as_zero(e)) &&
-		(!gstore_is_float(value->type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) &&
-		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
-}
-
-bool
-gstore_emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
-{
-	gstore_emitted value;
-
-	if (!gstore_emit_word(e, key, 0, &value))
-		return false;
-	if (value.nullable)
-	{
-		if (!gstore_emit(e, GQUERY_IS_NULL, 0, 0) ||
-			((direction & GSTORE_KEY_NULLS_FIRST) != 0 && !gstore_emit(e, GQUERY_NOT, 0, 0)) ||
-			!gstore_emit_word(e, key, 0, &value))
-			return false;
-		c->key_words++;
-	}
-	c->raises |= value.raises;
-	if (!emit_key_end(c, e, &value, direction))
-		return false;
-	for (int i = 1; i < gstore_stack_words(value.type); i++)
-		if (!gstore_emit_word(e, key, i, &value) || !emit_key_end(c, e, &value, direction))
-			return false;
-	return true;
-}
-
-static bool
-emit_list_keys(gstore_compiled *c, gstore_emitter *e, const List *keys, const List *directions)
-{
-	const ListCell *key, *direction;
-
-	c->key_words = 0;
-	forboth(key, keys, direction, directions)
-		if (!gstore_emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
-			return false;
-	return c->key_words <= GQUERY_KEYS_MAX && gstore_emit(e, GQUERY_EMIT, (uint32) c->key_words, 0);
-}
+/* ---- what becomes of rows */
 
 /* They are columns of the program that no instruction loads. */
 static bool
@@ -608,7 +553,7 @@ emit_first_rows(gstore_compiled *c, gstore_emitter *e)
 	foreach(cell, c->query.keys)
 		if (!add_late_column(c, e, lfirst(cell)))
 			return false;
-	if (!emit_list_keys(c, e, c->query.order, c->query.order_directions))
+	if (!gstore_emit_list_keys(c, e, c->query.order, c->query.order_directions))
 		return false;
 	for (int table = 0; table <= joins; table++)
 		c->row_words[table] = c->key_words + table;
@@ -630,7 +575,7 @@ emit_sink(gstore_compiled *c, gstore_emitter *e)
 			c->gathers = e->view != NULL && add_gathered(c, e);
 			return gstore_emit(e, GQUERY_MARK, 0, 0);
 		case GSTORE_SINK_LIST:
-			return emit_list_keys(c, e, c->query.keys, c->query.directions);
+			return gstore_emit_list_keys(c, e, c->query.keys, c->query.directions);
 		case GSTORE_SINK_NEAREST:
 			c->key_words = 1;
 			return gstore_describe_nearest(e, c->query.distance, c->query.points, c->query.point_count) &&

@@ -1,6 +1,6 @@
 /*
  * postgres/query_compiled.h - what the files share that compile queries with aggregates: query_compile.c, query_stages.c for the programs after the
- * first one, and query_result.c for what they return.
+ * first one, query_order_key.c for keys of ordered lists, and query_result.c for what they return.
  *
  * What several aggregates need of one argument is computed once: an *accumulator* is an argument under a condition, with the words of the
  * state that it is added to. That no value was not NULL is known by a count; where none of the values can be NULL, by a count of rows, which
@@ -145,11 +145,17 @@ extern bool
 gstore_emit_filters(gstore_compiled *compiled, gstore_emitter *emitter, const List *filters);
 /* The value on the stack, of this type, goes to each of the words that are wanted of it. */
 extern bool gstore_emit_words(gstore_emitter *emitter, gstore_accumulator *accumulator, Oid type);
+/* Whether the executor accepts it. */
+extern bool gstore_check_program(const gquery_program *program);
+
+/* ---- query_order_key.c */
+
 /* Values for GQUERY_EMIT, by which the key's ascend as the direction (GSTORE_KEY_...) has it; they are added to key_words. */
 extern bool
 gstore_emit_list_key(gstore_compiled *compiled, gstore_emitter *emitter, Node *key, int direction);
-/* Whether the executor accepts it. */
-extern bool gstore_check_program(const gquery_program *program);
+/* Of all keys, and GQUERY_EMIT. */
+extern bool gstore_emit_list_keys(gstore_compiled *compiled, gstore_emitter *emitter,
+								  const List *keys, const List *directions);
 
 /* ---- query_stages.c */
 
