@@ -523,6 +523,20 @@ gstore_emit_text_key(gstore_emitter *e, Node *key, uint32 *column, bool *trimmed
 		gstore_emit(e, GQUERY_LOAD, *column, 0);
 }
 
+/* To compare a constant with another raises no error. */
+static bool
+can_fold(const OpExpr *o, const Const *with)
+{
+	const text_function *f = find_function(get_opcode(o->opno));
+	pattern				 ignored;
+
+	if (!is_deterministic(o->inputcollid))
+		return false;
+	return with->constisnull || (f->asks != ASKS_LIKE && f->asks != ASKS_ILIKE) ||
+		split_pattern(VARDATA_ANY(DatumGetTextPP(with->constvalue)),
+					  (int) VARSIZE_ANY_EXHDR(DatumGetTextPP(with->constvalue)), &ignored);
+}
+
 /* coalesce(a, b) = x is coalesce(a = x, b = x), where all but a column is constant: its values are those of one expression then. */
 static bool
 emit_coalesced(gstore_emitter *e, const OpExpr *o, gstore_emitted *out)
@@ -533,7 +547,7 @@ emit_coalesced(gstore_emitter *e, const OpExpr *o, gstore_emitted *out)
 
 	if (cast != NULL)
 		c = (CoalesceExpr *) cast->arg;
-	if (!IsA(c, CoalesceExpr) || !IsA(lsecond(o->args), Const))
+	if (!IsA(c, CoalesceExpr) || !IsA(lsecond(o->args), Const) || !can_fold(o, lsecond(o->args)))
 		return false;
 	all->coalescetype = BOOLOID;
 	all->location = -1;
