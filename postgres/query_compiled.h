@@ -73,6 +73,13 @@ typedef struct gstore_text_key
 	bool			   trimmed; /* blanks at its end are not shown */
 } gstore_text_key;
 
+/* A text that is a key of a list: the key's number, and the entry's words up to its last one. */
+typedef struct gstore_list_text
+{
+	int	 key, end;
+	bool descending;
+} gstore_list_text;
+
 struct gstore_compiled
 {
 	gstore_query query;
@@ -90,8 +97,10 @@ struct gstore_compiled
 	int				row_words[GQUERY_TABLES_MAX]; /* of each: which word of the records' keys has the row; of a list's entries, which word */
 	int				text_count;
 	gstore_text_key texts[GQUERY_KEYS_MAX + 1]; /* of keys that are texts, in their order; one is being made */
-	int				accumulator_count, output_count;
-	int				distinct_at; /* its gstore_accumulator */
+	int				list_text_count;
+	gstore_list_text	list_texts[GQUERY_KEYS_MAX];
+	int					accumulator_count, output_count;
+	int					distinct_at; /* its gstore_accumulator */
 	gstore_accumulator *accumulators;
 	gstore_aggregate   *outputs;
 	gstore_distances	distances;

@@ -425,13 +425,17 @@ emit_column(gstore_emitter *e, const Var *var, gstore_emitted *out)
 }
 
 bool
-gstore_find_text(gstore_emitter *e, const Node *node, int numbered, uint32 *at)
+gstore_find_text(gstore_emitter *e, const Node *node, int numbered, uint32 *at, bool *nullable)
 {
-	gstore_emitted ignored;
+	gstore_emitted out;
+	bool		   found;
 
-	return e->emit_group == NULL && is_column(e, node) &&
+	found = e->emit_group == NULL && is_column(e, node) &&
 		gstore_is_text(getBaseType(((const Var *) node)->vartype)) &&
-		find_column(e, (const Var *) node, numbered, at, &ignored);
+		find_column(e, (const Var *) node, numbered, at, &out);
+	/* 'pgstrom' has no bitmap of them */
+	*nullable = found && (out.nullable || e->program->columns[*at].form == GQUERY_TEXT_BODIES);
+	return found;
 }
 
 /* ---- decimals */

@@ -269,8 +269,10 @@ static bool check_text(checker *c, const gquery_instruction *i)
         return refuse(c, "only a pattern with pieces begins or ends with one");
     if (letters == (GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER) ||
         (letters == 0 && (flags & GQUERY_TEXT_ASCII) != 0) ||
-        (letters != 0 && kind > GQUERY_TEXT_LIKE))
+        (letters != 0 && kind > GQUERY_TEXT_LIKE && kind != GQUERY_TEXT_WORD))
         return refuse(c, "letters of a text are of both cases, or are not asked for");
+    if (kind == GQUERY_TEXT_WORD)
+        return i->value <= UINT32_MAX ? move(c, 0, 1) : refuse(c, "no text has so many bytes");
     if (kind > GQUERY_TEXT_LIKE && i->value != 0)
         return refuse(c, "the length has no texts");
     return check_texts(c, kind, (uint32_t)i->value, count) && move(c, 0, 1);

@@ -264,6 +264,9 @@ typedef enum gquery_text {
     GQUERY_TEXT_LIKE,       /* boolean: does it have all of the pieces, in their order */
     GQUERY_TEXT_LENGTH,     /* its bytes; has no texts, as the next one */
     GQUERY_TEXT_CHARACTERS, /* its characters */
+    /* 8 bytes of it from byte `value` on, zeros behind its end, as a number whose order is that of the bytes; of NULL 0, and never NULL. Has no texts. GQUERY_E_TEXT, too: they are 0x7f and seven times
+     * 0xff */
+    GQUERY_TEXT_WORD,
     GQUERY_TEXT_KINDS,
 } gquery_text;
 
@@ -273,7 +276,7 @@ typedef enum gquery_text {
 /* Of a pattern: it begins with the first piece, ends with the last one; it has one then. */
 #define GQUERY_TEXT_FROM_START 0x400u
 #define GQUERY_TEXT_TO_END 0x800u
-/* One of both at most, of GQUERY_TEXT_IN and GQUERY_TEXT_LIKE: A to Z are taken as a to z, or the other way round. */
+/* One of both at most, of GQUERY_TEXT_IN, GQUERY_TEXT_LIKE and GQUERY_TEXT_WORD: A to Z are taken as a to z, or the other way round. */
 #define GQUERY_TEXT_LOWER 0x1000u
 #define GQUERY_TEXT_UPPER 0x2000u
 #define GQUERY_TEXT_ASCII \

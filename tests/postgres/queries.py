@@ -47,6 +47,7 @@ LIMIT = re.compile(r" LIMIT \d+( OFFSET \d+)?$")
 VECTORS = f", v real[]{{}}, w bit({BITS}), code char(4){{}}"
 # Texts; code is behind the vectors, and of one length.
 TEXTS = {"note": "text", "name": "varchar(12)", "tag": 'text COLLATE "C"', "code": "char(4)"}
+TEXT_KEYS = ("tag", "tag", 'note COLLATE "C"', 'name COLLATE "C"', 'code COLLATE "C"', "lower(tag)", 'upper(note) COLLATE "C"')  # of ORDER BY
 OTHERS = (*TEXTS, "v", "w")  # columns of types that the GPU does not compute with
 LETTERS = "aAb B\u00e9\u20ac%_"
 DISTANCES = ("<->", "<#>", "<+>")
@@ -68,6 +69,7 @@ class Values:
     def __init__(self, rng):
         self.rng = rng
         self.special = rng.random() < 0.3  # decimals that the GPU does not compute with
+        self.long_start = "b" * rng.choice((7, 8, 15, 24, 31, 32, 33))  # of some texts, which an order of the GPU does not decide alone
 
     def integer(self, bits, small):
         rng, top = self.rng, 1 << bits
@@ -139,6 +141,8 @@ class Values:
             return "NULL"
         if name == "note":
             return quoted("note " * rng.randint(0, 9) + str(rng.randrange(9000)))
+        if name == "tag" and rng.random() < 0.2:
+            return quoted(self.long_start + self.letters(rng.choice((0, 1, 3, 40))))
         text = rng.choice(("ab", "a", "", self.letters(4), self.letters(4), self.letters({"name": 12, "code": 4, "tag": 40}[name])))
         return quoted(text.replace("\u00e9", "b").replace("\u20ac", "a") if name == "code" else text)
 
@@ -438,7 +442,7 @@ class Query:
 
     def first_rows(self):
         rng = self.rng
-        keys = [self.distance() if rng.random() < 0.2 else self.column(self.kind()) if rng.random() < 0.8 else self.expression(self.kind(), 2) for _ in range(rng.choice((0, 1, 1, 2)))]
+        keys = [self.distance() if rng.random() < 0.2 else rng.choice(TEXT_KEYS) if rng.random() < 0.25 else self.column(self.kind()) if rng.random() < 0.8 else self.expression(self.kind(), 2) for _ in range(rng.choice((0, 1, 1, 2)))]
         keys = [f"{k if k in COLUMNS else f'({k})'}{rng.choice(('', '', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}" for k in keys + ["id"]]
         limit = f"LIMIT {rng.choice((0, 1, 5, 63, 64, 65, 500, rng.randint(1, 4000)))}" + (f" OFFSET {rng.choice((1, 70, 900))}" if rng.random() < 0.3 else "")
         text = self.rows() if rng.random() < 0.6 else f"SELECT id, {', '.join(rng.sample(list(COLUMNS) + list(TEXTS), rng.randint(1, 5)))} FROM @"

@@ -425,11 +425,13 @@ static void draw_text_test(draft *d)
 
 static void draw_text_length(draft *d)
 {
-    const uint32_t kind = GQUERY_TEXT_LENGTH + (uint32_t)draw(d, 2);
+    const uint32_t kind = GQUERY_TEXT_LENGTH + (uint32_t)draw(d, 3);
+    const bool is_word = kind == GQUERY_TEXT_WORD;
 
     emit(d, GQUERY_TEXT, draw_text_column(d),
-         kind | (uint32_t)draw(d, 2) * GQUERY_TEXT_TRIMMED | (uint32_t)draw(d, 2) * GQUERY_TEXT_UTF8,
-         0);
+         kind | (uint32_t)draw(d, 2) * GQUERY_TEXT_TRIMMED | (uint32_t)draw(d, 2) * GQUERY_TEXT_UTF8 |
+             (is_word && draw(d, 3) == 0 ? GQUERY_TEXT_LOWER : 0),
+         is_word ? draw(d, draw(d, 2) == 0 ? 3 : 40) : 0);
 }
 
 static void draw_comparison(draft *d, uint32_t room)

@@ -279,13 +279,22 @@ static bool change_letters(uint32_t flags, host_text *t)
     return true;
 }
 
+static uint64_t bytes_from(host_text t, uint64_t first)
+{
+    uint64_t v = 0;
+
+    for (uint64_t at = first; at < first + 8; at++)
+        v = v << 8 | (at < t.count ? t.bytes[at] : 0);
+    return v ^ UINT64_C(1) << 63;
+}
+
 static uint64_t answer_of(walk *w, const gquery_instruction *i, host_text t)
 {
     const bool trimmed = (i->b & GQUERY_TEXT_TRIMMED) != 0;
     const uint32_t kind = i->b & GQUERY_TEXT_KIND;
     uint64_t count = 0;
 
-    if (t.bytes == NULL && (trimmed || kind == GQUERY_TEXT_LIKE || kind == GQUERY_TEXT_CHARACTERS ||
+    if (t.bytes == NULL && (trimmed || (kind != GQUERY_TEXT_IN && kind != GQUERY_TEXT_LENGTH) ||
                             (i->b & GQUERY_TEXT_ASCII) != 0)) {
         raise(w, GQUERY_E_TEXT);
         return 0;
@@ -301,6 +310,7 @@ static uint64_t answer_of(walk *w, const gquery_instruction *i, host_text t)
     case GQUERY_TEXT_IN: return is_one_of(w, i, t);
     case GQUERY_TEXT_LIKE: return has_pieces(w->program, i, t);
     case GQUERY_TEXT_LENGTH: return t.count;
+    case GQUERY_TEXT_WORD: return bytes_from(t, i->value);
     default: break;
     }
     for (uint64_t at = 0; at < t.count; at = next_character(t, at, (i->b & GQUERY_TEXT_UTF8) != 0))
@@ -314,7 +324,7 @@ static void test_text(walk *w, const gquery_instruction *i)
     host_text t;
 
     if (column_is_null(w, i->a)) {
-        push(w, true, 0);
+        push(w, (i->b & GQUERY_TEXT_KIND) != GQUERY_TEXT_WORD, 0);
     } else if (query_read_text(c, w->program->columns[i->a].form, w->row, &t)) {
         push(w, false, answer_of(w, i, t));
     } else {

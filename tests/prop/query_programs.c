@@ -833,6 +833,17 @@ static const struct check_case {
      0,
      {.form = GQUERY_TEXT_OFFSETS, .bias = GQUERY_NUMBERED},
      {{.op = GQUERY_TEXT, .b = GQUERY_TEXT_LENGTH}, {.op = GQUERY_GROUP, .a = 1}}},
+    {"8 bytes of a text",
+     true,
+     0,
+     {.form = GQUERY_TEXT_OFFSETS},
+     {{.op = GQUERY_TEXT, .b = GQUERY_TEXT_WORD | GQUERY_TEXT_UPPER, .value = UINT32_MAX},
+      {.op = GQUERY_EMIT, .a = 1}}},
+    {"8 bytes of a text behind all",
+     false,
+     0,
+     {.form = GQUERY_TEXT_OFFSETS},
+     {{.op = GQUERY_TEXT, .b = GQUERY_TEXT_WORD, .value = UINT64_C(1) << 32}}},
     {"a tenth table", false, 0, {.table = GQUERY_TABLES_MAX, .form = GQUERY_F64}, {VALUE}},
 };
 
