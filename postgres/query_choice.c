@@ -8,6 +8,7 @@
 #include "postgres/qual.h"
 #include "postgres/query_choice.h"
 #include "postgres/query_decimal.h"
+#include "postgres/query_enum.h"
 #include "postgres/query_refused.h"
 
 /* What a CASE compares with is evaluated anew for each WHEN. */
@@ -143,6 +144,14 @@ emit_null_if(gstore_emitter *e, NullIfExpr *n, gstore_emitted *out)
 		gstore_emit(e, GQUERY_REPLACE, 0, 0) && gstore_emit(e, GQUERY_END, 0, 0);
 }
 
+/* An argument of GREATEST or LEAST, as a number in the order of its type. */
+static bool
+emit_ordered(gstore_emitter *e, Node *node, gstore_emitted *out)
+{
+	return gstore_emit_expression(e, node, out) &&
+		(!type_is_enum(out->type) || gstore_emit_enum_number(e, out->type));
+}
+
 /* The first one stays, or the next one takes its place. */
 static bool
 emit_min_max(gstore_emitter *e, MinMaxExpr *m, gstore_emitted *out)
@@ -151,8 +160,8 @@ emit_min_max(gstore_emitter *e, MinMaxExpr *m, gstore_emitted *out)
 	uint32	   function;
 	ListCell  *cell;
 
-	if (!gstore_emit_expression(e, linitial(m->args), out) || gstore_stack_words(out->type) != 1 ||
-		gstore_type_family(out->type) == 0)
+	if (!emit_ordered(e, linitial(m->args), out) || gstore_stack_words(out->type) != 1 ||
+		(gstore_type_family(out->type) == 0 && !type_is_enum(out->type)))
 		return false;
 	if (gstore_is_float(out->type))
 		function = is_least ? GQUERY_LEAST_F64 : GQUERY_GREATEST_F64;
@@ -163,7 +172,7 @@ emit_min_max(gstore_emitter *e, MinMaxExpr *m, gstore_emitted *out)
 		const uint32   end = e->program->code_count;
 		gstore_emitted one;
 
-		if (!gstore_emit_expression(e, lfirst(cell), &one) || one.type != out->type ||
+		if (!emit_ordered(e, lfirst(cell), &one) || one.type != out->type ||
 			(one.type == NUMERICOID && !gstore_align(e->program, out, end, &one)) ||
 			!gstore_emit(e, GQUERY_FUNCTION, 0, function))
 			return false;
@@ -172,7 +181,7 @@ emit_min_max(gstore_emitter *e, MinMaxExpr *m, gstore_emitted *out)
 	}
 	/* Not what find_full_scale() counts: a value of the smaller scale is no NULL here. */
 	out->absorbed |= out->mixed;
-	return true;
+	return !type_is_enum(out->type) || gstore_emit_enum_value(e);
 }
 
 bool

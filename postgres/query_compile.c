@@ -16,6 +16,7 @@
 #include "postgres/form.h"
 #include "postgres/qual.h"
 #include "postgres/query_compiled.h"
+#include "postgres/query_enum.h"
 #include "postgres/query_join.h"
 #include "postgres/query_refused.h"
 #include "postgres/query_text.h"
@@ -44,6 +45,7 @@ static const gstore_aggregate_function functions[] = {
 	{F_SUM_FLOAT4, GQUERY_SUM_F64, RESULT_FLOAT}, {F_SUM_FLOAT8, GQUERY_SUM_F64, RESULT_FLOAT},
 	{F_AVG_FLOAT4, GQUERY_SUM_F64, RESULT_FLOAT_QUOTIENT}, {F_AVG_FLOAT8, GQUERY_SUM_F64, RESULT_FLOAT_QUOTIENT},
 	EXTREMES(MIN, GQUERY_MIN_I64), EXTREMES(MAX, GQUERY_MAX_I64),
+	{F_MIN_ANYENUM, GQUERY_MIN_I64, RESULT_VALUE}, {F_MAX_ANYENUM, GQUERY_MAX_I64, RESULT_VALUE},
 	{F_BOOL_AND, GQUERY_AND_I64, RESULT_VALUE}, {F_EVERY, GQUERY_AND_I64, RESULT_VALUE}, {F_BOOL_OR, GQUERY_OR_I64, RESULT_VALUE},
 	OF_INTEGERS(BIT_AND, GQUERY_AND_I64, RESULT_VALUE), OF_INTEGERS(BIT_OR, GQUERY_OR_I64, RESULT_VALUE),
 	OF_INTEGERS(BIT_XOR, GQUERY_XOR_I64, RESULT_VALUE),
@@ -223,21 +225,30 @@ plan_outputs(gstore_compiled *c, gstore_emitter *e)
 
 /* ---- instructions */
 
+/* A number in the order of the type's values. */
+static bool
+emit_extreme(gstore_emitter *e, Oid type)
+{
+	if (gstore_is_float(type))
+		return gstore_emit(e, GQUERY_ORDER_KEY, 0, 1);
+	return !type_is_enum(type) || gstore_emit_enum_number(e, type);
+}
+
 bool
-gstore_emit_words(gstore_emitter *e, gstore_accumulator *a, bool is_float)
+gstore_emit_words(gstore_emitter *e, gstore_accumulator *a, Oid type)
 {
 	uint32 left = a->wanted;
 
 	for (int i = 0; i < GQUERY_AGGREGATES; i++)
 	{
-		const bool	 is_key = is_float && (i == GQUERY_MIN_I64 || i == GQUERY_MAX_I64);
+		const bool	 is_extreme = i == GQUERY_MIN_I64 || i == GQUERY_MAX_I64;
 		const uint32 at = e->program->state_words, words = gquery_aggregate_words((uint32) i);
 
 		if ((left & 1u << i) == 0)
 			continue;
 		left &= ~(1u << i);
 		if (at + words > GQUERY_STATE_MAX || (left != 0 && !gstore_emit(e, GQUERY_COPY, 0, 0)) ||
-			(is_key && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 1)) ||
+			(is_extreme && !emit_extreme(e, type)) ||
 			!gstore_emit(e, GQUERY_AGGREGATE, at, (uint32) i))
 			return false;
 		a->at[i] = (uint8) at;
@@ -303,10 +314,10 @@ emit_argument(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a)
 	if (a->squared) /* of values that are counted without it */
 		return gstore_emit(e, GQUERY_COPY, 0, 0) &&
 			gstore_emit(e, GQUERY_MULTIPLY, 0, GQUERY_ARITHMETIC_I64) &&
-			gstore_emit_words(e, a, false);
+			gstore_emit_words(e, a, value.type);
 	choose_count(c, a, a->full_scale || value.nullable || value.raises);
 	if (a->wanted != 0)
-		return gstore_emit_words(e, a, gstore_is_float(value.type));
+		return gstore_emit_words(e, a, value.type);
 	e->program->code_count = before; /* rows alone are counted */
 	return true;
 }
@@ -321,7 +332,7 @@ emit_accumulator(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a)
 		(!gstore_emit_expression(e, a->filter, &condition) || !gstore_emit(e, GQUERY_IF, 0, 0)))
 		return false;
 	e->guarded += a->filter != NULL;
-	done = a->argument != NULL ? emit_argument(c, e, a) : gstore_emit_words(e, a, false);
+	done = a->argument != NULL ? emit_argument(c, e, a) : gstore_emit_words(e, a, InvalidOid);
 	e->guarded -= a->filter != NULL;
 	return done && (a->filter == NULL || gstore_emit(e, GQUERY_END, 0, 0));
 }
@@ -435,61 +446,7 @@ gstore_emit_filters(gstore_compiled *c, gstore_emitter *e, const List *filters)
 	return true;
 }
 
-/* ---- keys of lists, which ascend as int64: whether the value is NULL, if it may be, before the value */
-
-static bool
-emit_null_as_zero(gstore_emitter *e)
-{
-	return gstore_emit(e, GQUERY_COPY, 0, 0) && gstore_emit(e, GQUERY_IS_NULL, 0, 0) &&
-		gstore_emit(e, GQUERY_IF, 0, 0) && gstore_emit(e, GQUERY_CONSTANT, 0, 0) &&
-		gstore_emit(e, GQUERY_REPLACE, 0, 0) && gstore_emit(e, GQUERY_END, 0, 0);
-}
-
-/* The word that was emitted last. */
-static bool
-emit_key_end(gstore_compiled *c, gstore_emitter *e, const gstore_emitted *value, int direction)
-{
-	c->key_words++;
-	return (!value->nullable || emit_null_as_zero(e)) &&
-		(!gstore_is_float(value->type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) &&
-		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
-}
-
-bool
-gstore_emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
-{
-	gstore_emitted value;
-
-	if (!gstore_emit_word(e, key, 0, &value) || type_is_enum(value.type))
-		return false;
-	if (value.nullable)
-	{
-		if (!gstore_emit(e, GQUERY_IS_NULL, 0, 0) ||
-			((direction & GSTORE_KEY_NULLS_FIRST) != 0 && !gstore_emit(e, GQUERY_NOT, 0, 0)) ||
-			!gstore_emit_word(e, key, 0, &value))
-			return false;
-		c->key_words++;
-	}
-	c->raises |= value.raises;
-	if (!emit_key_end(c, e, &value, direction))
-		return false;
-	for (int i = 1; i < gstore_stack_words(value.type); i++)
-		if (!gstore_emit_word(e, key, i, &value) || !emit_key_end(c, e, &value, direction))
-			return false;
-	return true;
-}
-
-static bool
-emit_list_keys(gstore_compiled *c, gstore_emitter *e, const List *keys, const List *directions)
-{
-	const ListCell *key, *direction;
-
-	c->key_words = 0;
-	forboth(key, keys, direction, directions)
-		if (!gstore_emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
-			return false;
-	return c->key_words <= GQUERY_KEYS_MAX && gstore_emit(e, GQUERY_EMIT, (uint32) c->key_words, 0);
-}
+/* ---- what becomes of rows */
 
 /* They are columns of the program that no instruction loads. */
 static bool
@@ -596,7 +553,7 @@ emit_first_rows(gstore_compiled *c, gstore_emitter *e)
 	foreach(cell, c->query.keys)
 		if (!add_late_column(c, e, lfirst(cell)))
 			return false;
-	if (!emit_list_keys(c, e, c->query.order, c->query.order_directions))
+	if (!gstore_emit_list_keys(c, e, c->query.order, c->query.order_directions))
 		return false;
 	for (int table = 0; table <= joins; table++)
 		c->row_words[table] = c->key_words + table;
@@ -618,7 +575,7 @@ emit_sink(gstore_compiled *c, gstore_emitter *e)
 			c->gathers = e->view != NULL && add_gathered(c, e);
 			return gstore_emit(e, GQUERY_MARK, 0, 0);
 		case GSTORE_SINK_LIST:
-			return emit_list_keys(c, e, c->query.keys, c->query.directions);
+			return gstore_emit_list_keys(c, e, c->query.keys, c->query.directions);
 		case GSTORE_SINK_NEAREST:
 			c->key_words = 1;
 			return gstore_describe_nearest(e, c->query.distance, c->query.points, c->query.point_count) &&

@@ -118,6 +118,15 @@ gstore_query_row(const gstore_compiled *compiled, const uint64 *record, int tabl
  */
 extern int gstore_query_record_words(const gstore_compiled *compiled);
 
+/* Keys of a list: one is a text. */
+extern bool gstore_query_has_texts(const List *keys);
+/*
+ * Of an entry of the list that was compiled last: one of its texts is longer than its words are. key: the number of the first such key; equal: entries with as many equal words begin with the
+ * same bytes there, and have the same keys before.
+ */
+extern bool
+gstore_query_is_cut(const gstore_compiled *compiled, const int64 *entry, int *key, int *equal);
+
 /* Of a list that has distances in it: GSTORE_QUERY_SEARCH. */
 extern gstore_query_kind gstore_query_kind_of(const gstore_compiled *compiled);
 /* Of the program that was compiled last: distances that it loads, and the values that they are from; spans are within `queries`. */

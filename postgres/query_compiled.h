@@ -1,6 +1,6 @@
 /*
  * postgres/query_compiled.h - what the files share that compile queries with aggregates: query_compile.c, query_stages.c for the programs after the
- * first one, and query_result.c for what they return.
+ * first one, query_order_key.c for keys of ordered lists, and query_result.c for what they return.
  *
  * What several aggregates need of one argument is computed once: an *accumulator* is an argument under a condition, with the words of the
  * state that it is added to. That no value was not NULL is known by a count; where none of the values can be NULL, by a count of rows, which
@@ -73,6 +73,13 @@ typedef struct gstore_text_key
 	bool			   trimmed; /* blanks at its end are not shown */
 } gstore_text_key;
 
+/* A text that is a key of a list: the key's number, and the entry's words up to its last one. */
+typedef struct gstore_list_text
+{
+	int	 key, end;
+	bool descending;
+} gstore_list_text;
+
 struct gstore_compiled
 {
 	gstore_query query;
@@ -90,8 +97,10 @@ struct gstore_compiled
 	int				row_words[GQUERY_TABLES_MAX]; /* of each: which word of the records' keys has the row; of a list's entries, which word */
 	int				text_count;
 	gstore_text_key texts[GQUERY_KEYS_MAX + 1]; /* of keys that are texts, in their order; one is being made */
-	int				accumulator_count, output_count;
-	int				distinct_at; /* its gstore_accumulator */
+	int				list_text_count;
+	gstore_list_text	list_texts[GQUERY_KEYS_MAX];
+	int					accumulator_count, output_count;
+	int					distinct_at; /* its gstore_accumulator */
 	gstore_accumulator *accumulators;
 	gstore_aggregate   *outputs;
 	gstore_distances	distances;
@@ -143,13 +152,19 @@ gstore_start_program(gquery_program *program)
 
 extern bool
 gstore_emit_filters(gstore_compiled *compiled, gstore_emitter *emitter, const List *filters);
-/* The value on the stack goes to each of the words that are wanted of it. */
-extern bool gstore_emit_words(gstore_emitter *emitter, gstore_accumulator *accumulator, bool is_float);
+/* The value on the stack, of this type, goes to each of the words that are wanted of it. */
+extern bool gstore_emit_words(gstore_emitter *emitter, gstore_accumulator *accumulator, Oid type);
+/* Whether the executor accepts it. */
+extern bool gstore_check_program(const gquery_program *program);
+
+/* ---- query_order_key.c */
+
 /* Values for GQUERY_EMIT, by which the key's ascend as the direction (GSTORE_KEY_...) has it; they are added to key_words. */
 extern bool
 gstore_emit_list_key(gstore_compiled *compiled, gstore_emitter *emitter, Node *key, int direction);
-/* Whether the executor accepts it. */
-extern bool gstore_check_program(const gquery_program *program);
+/* Of all keys, and GQUERY_EMIT. */
+extern bool gstore_emit_list_keys(gstore_compiled *compiled, gstore_emitter *emitter,
+								  const List *keys, const List *directions);
 
 /* ---- query_stages.c */
 

@@ -16,4 +16,11 @@
 extern bool gstore_emit_enum_order(gstore_emitter *emitter, const gstore_emitted *left, Node *right,
 								   gquery_op op, gstore_emitted *other);
 
+/*
+ * The value of an enum that was emitted last, as a number whose order is the enum's: its OID, or a word with that in the lower half, if values were put between others
+ * later. Of such a number it is the same one. And the value of such a number.
+ */
+extern bool gstore_emit_enum_number(gstore_emitter *emitter, Oid type);
+extern bool gstore_emit_enum_value(gstore_emitter *emitter);
+
 #endif

@@ -425,13 +425,17 @@ emit_column(gstore_emitter *e, const Var *var, gstore_emitted *out)
 }
 
 bool
-gstore_find_text(gstore_emitter *e, const Node *node, int numbered, uint32 *at)
+gstore_find_text(gstore_emitter *e, const Node *node, int numbered, uint32 *at, bool *nullable)
 {
-	gstore_emitted ignored;
+	gstore_emitted out;
+	bool		   found;
 
-	return e->emit_group == NULL && is_column(e, node) &&
+	found = e->emit_group == NULL && is_column(e, node) &&
 		gstore_is_text(getBaseType(((const Var *) node)->vartype)) &&
-		find_column(e, (const Var *) node, numbered, at, &ignored);
+		find_column(e, (const Var *) node, numbered, at, &out);
+	/* 'pgstrom' has no bitmap of them */
+	*nullable = found && (out.nullable || e->program->columns[*at].form == GQUERY_TEXT_BODIES);
+	return found;
 }
 
 /* ---- decimals */
@@ -522,6 +526,16 @@ gstore_equal_types(const gstore_emitted *left, const gstore_emitted *right)
 	return family != 0 ? family == gstore_type_family(right->type) : left->type == right->type;
 }
 
+/* Two values of rows. */
+static bool
+emit_enums_compared(gstore_emitter *e, const gstore_emitted *left, Node *right, gquery_op op,
+					gstore_emitted *other)
+{
+	return gstore_emit_enum_number(e, left->type) && gstore_emit_expression(e, right, other) &&
+		gstore_equal_types(left, other) && gstore_emit_enum_number(e, other->type) &&
+		gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+}
+
 bool
 gstore_emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op,
 					 gstore_emitted *out)
@@ -543,7 +557,8 @@ gstore_emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery
 	}
 	else if (gstore_type_family(left.type) == 0 && op >= GQUERY_LT && op <= GQUERY_GE)
 	{
-		if (!gstore_is_row_independent(right) || !gstore_emit_enum_order(e, &left, right, op, &other))
+		if (gstore_is_row_independent(right) ? !gstore_emit_enum_order(e, &left, right, op, &other)
+											 : !emit_enums_compared(e, &left, right, op, &other))
 			return false;
 	}
 	else if (!gstore_emit_expression(e, right, &other) || !gstore_equal_types(&left, &other) ||

@@ -4,6 +4,8 @@
  * A list has the LIMIT's rows, if it is known, and at least GSTORE_LIST_ROWS; the next one has ten times as many. Entries are keys and row numbers; the columns of rows
  * are read by the numbers, some rows at a time. Conditions that the GPU cannot evaluate are put to these.
  *
+ * Of texts the keys are the first bytes: rows that these do not decide are put into order before any is returned (query_ties.h).
+ *
  * The outer plan sorts the rows of a local scan. It runs if a list cannot be made; of its rows, those of the lists before are left out then, as
  * among equal ones the GPU has another order.
  */
@@ -40,6 +42,7 @@
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
 #include "postgres/query_scan.h"
+#include "postgres/query_ties.h"
 #include "postgres/reload.h"
 #include "postgres/row_reader.h"
 #include "postgres/scan.h"
@@ -49,6 +52,7 @@
 
 #define TIMES_MOST 1000
 #define ROW_COST   0.3 /* of a row that is read by its number */
+#define TIES_MANY  "too many texts begin with the same bytes"
 
 /* ---- planning */
 
@@ -347,11 +351,14 @@ typedef struct order_state
 	gstore_run		 run;
 	const char *local; /* what the outer plan has done, as EXPLAIN says it; NULL: it has not run */
 	uint8 *listed; /* bitmap of the view's rows: those of the lists before; NULL: there are none */
-	gstore_view view;
-	uint64		times;	/* order_parts.times */
-	uint64		wanted; /* entries that the LIMIT needs, about; 0: not known */
-	int64	   *entries;
-	uint64 words, count, max, at; /* of the list; max: it has all rows if it has fewer entries */
+	gstore_view		   view;
+	uint64			   times;  /* order_parts.times */
+	uint64			   wanted; /* entries that the LIMIT needs, about; 0: not known */
+	int64			  *entries;
+	uint64			   words, count, max, at;		  /* of the list; max: that were asked for */
+	bool			   last;						  /* it has all rows behind those before */
+	int64			   after[GQUERY_ENTRY_WORDS_MAX]; /* its last entry */
+	gstore_ties		  *ties;						  /* NULL: keys decide, but for equal ones */
 	Bitmapset		  *columns, *bare;
 	gstore_row_reader *reader;	/* NULL: not made yet */
 	uint64			   read_to; /* entries that were read */
@@ -374,6 +381,8 @@ begin_order(ForeignScanState *node, int flags)
 	if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
 		return;
 	state->compiled = gstore_query_prepare(&state->query, &node->ss.ps);
+	state->ties = gstore_ties_create(state->compiled, state->query.keys, state->query.directions,
+									 &node->ss.ps);
 	state->rest = ExecInitQual(lthird(plan->fdw_exprs), &node->ss.ps);
 	state->limits = ExecInitExprList(lfourth(plan->fdw_exprs), &node->ss.ps);
 	state->times = (uint64) linitial_int(list_nth(plan->fdw_private, 4));
@@ -425,9 +434,9 @@ row_at(const order_state *state, uint64 at)
 	return (uint64) state->entries[(at + 1) * state->words - 1];
 }
 
-/* Of the run: its entries, in their order. */
+/* Of the run: its entries, in their order. Those at the end whose order is not decided without others behind them are left out. */
 static bool
-take_entries(order_state *state)
+take_entries(ForeignScanState *node, order_state *state)
 {
 	uint64	rows;
 	uint64 *entries = gstore_run_take(&state->run, &rows);
@@ -442,9 +451,17 @@ take_entries(order_state *state)
 	for (uint64 i = 0; i < rows; i++)
 		if (row_at(state, i) >= state->view.rows)
 			elog(ERROR, "the executor of queries has returned no valid result");
+	state->last = rows < state->max;
+	if (state->ties != NULL && !state->last)
+		rows = gstore_ties_decided(state->ties, state->entries, state->words, rows);
+	if (rows > 0)
+		memcpy(state->after, state->entries + (rows - 1) * state->words, sizeof(int64) * state->words);
 	state->count = rows;
 	state->at = state->read_to = 0;
-	return true;
+	return state->ties == NULL ||
+		gstore_ties_sort(state->ties, &state->view, &node->ss, state->entries, state->words, rows,
+						 &state->bytes) ||
+		gstore_run_refuse(&state->run, state->compiled, TIES_MANY);
 }
 
 /* after: of the last entry before; NULL: the first list. */
@@ -460,7 +477,24 @@ make_list(ForeignScanState *node, order_state *state, const int64 *after)
 									.after = after,
 									.after_words = (int) state->words};
 
-	return gstore_run_begin(&state->run, &request) && take_entries(state);
+	return gstore_run_begin(&state->run, &request) && take_entries(node, state);
+}
+
+/* Where it would have no row that is decided it is longer. */
+static bool
+make_decided_list(ForeignScanState *node, order_state *state, const int64 *after)
+{
+	while (make_list(node, state, after))
+	{
+		if (state->count > 0 || state->last)
+			return true;
+		if (state->max > GSTORE_TIE_ROWS_MOST / GSTORE_LIST_ROWS_TIMES)
+			return gstore_run_refuse(&state->run, state->compiled, TIES_MANY);
+		pfree(state->entries);
+		state->entries = NULL;
+		state->max *= GSTORE_LIST_ROWS_TIMES;
+	}
+	return false;
 }
 
 /* False: the outer plan is to run. */
@@ -484,7 +518,7 @@ make_first_list(ForeignScanState *node, order_state *state)
 	state->wanted = state->times *
 		Min(gstore_evaluate_limits(state->limits, node->ss.ps.ps_ExprContext), GSTORE_LIST_ROWS_MOST);
 	state->max = Min(Max(state->wanted, GSTORE_LIST_ROWS), GSTORE_LIST_ROWS_MOST);
-	return make_list(node, state, NULL);
+	return make_decided_list(node, state, NULL);
 }
 
 static void
@@ -528,15 +562,15 @@ make_next_list(ForeignScanState *node, order_state *state)
 	int64		  after[GQUERY_ENTRY_WORDS_MAX];
 	MemoryContext old;
 
-	if (state->count < state->max)
+	if (state->last)
 		return false;
-	memcpy(after, state->entries + (state->count - 1) * state->words, sizeof(int64) * state->words);
+	memcpy(after, state->after, sizeof after);
 	note_listed(state);
 	pfree(state->entries);
 	state->entries = NULL;
 	state->max = Min(state->max * GSTORE_LIST_ROWS_TIMES, GSTORE_LIST_ROWS_MOST);
 	old = MemoryContextSwitchTo(state->context);
-	if (!make_list(node, state, after))
+	if (!make_decided_list(node, state, after))
 		leave_lists(state);
 	MemoryContextSwitchTo(old);
 	return state->count > 0;

@@ -10,6 +10,7 @@
 #include "utils/lsyscache.h"
 
 #include "postgres/query_compiled.h"
+#include "postgres/query_enum.h"
 
 /* ---- stages: what groups have, and their order */
 
@@ -96,7 +97,8 @@ emit_output_value(const gstore_compiled *c, gstore_emitter *e, const gstore_aggr
 		case RESULT_VALUE:
 			out->scale = a->scale;
 			return emit_state_word(c, e, at, GQUERY_I64) &&
-				(!gstore_is_float(out->type) || emit_key_as_double(e));
+				(!gstore_is_float(out->type) || emit_key_as_double(e)) &&
+				(!type_is_enum(out->type) || gstore_emit_enum_value(e));
 		case RESULT_BIGINT:
 			return emit_state_word(c, e, at, GQUERY_I64);
 		case RESULT_FLOAT:
@@ -260,7 +262,7 @@ emit_distinct(gstore_compiled *c, gstore_emitter *e)
 	{
 		gstore_accumulator *a = &c->accumulators[i];
 
-		if (a->distinct ? !emit_group_word(e, keys, GQUERY_I64) || !gstore_emit_words(e, a, false)
+		if (a->distinct ? !emit_group_word(e, keys, GQUERY_I64) || !gstore_emit_words(e, a, InvalidOid)
 						: !emit_merged(e, a, keys + (uint32) c->distinct_words))
 			return false;
 	}

@@ -153,7 +153,7 @@ find_letters(bool is_lower, Oid collation, uint16 *flags)
 
 /* A column, or lower() or upper() of it. */
 static bool
-find_text(gstore_emitter *e, Node *node, gquery_instruction *i)
+find_text(gstore_emitter *e, Node *node, gquery_instruction *i, bool *nullable)
 {
 	bool trimmed;
 
@@ -169,7 +169,7 @@ find_text(gstore_emitter *e, Node *node, gquery_instruction *i)
 		node = linitial(f->args);
 	}
 	node = find_cast(e, node, &trimmed);
-	if (node == NULL || !gstore_find_text(e, node, 0, &i->a))
+	if (node == NULL || !gstore_find_text(e, node, 0, &i->a, nullable))
 		return false;
 	i->b |= trimmed ? GQUERY_TEXT_TRIMMED : 0;
 	return true;
@@ -439,7 +439,7 @@ emit_compared(gstore_emitter *e, const text_function *f, Oid collation, List *ar
 	gquery_instruction i = {.op = GQUERY_TEXT, .b = f->trimmed ? GQUERY_TEXT_TRIMMED : 0};
 	Node			  *other = lsecond(args), *one = linitial(args);
 	Datum			   value;
-	bool			   null;
+	bool			   null, nullable;
 	int				   characters;
 
 	if (f->asks == ASKS_EQUAL && gstore_is_row_independent(one))
@@ -447,7 +447,7 @@ emit_compared(gstore_emitter *e, const text_function *f, Oid collation, List *ar
 		other = one;
 		one = lsecond(args);
 	}
-	if (!find_text(e, find_beginning(one, &characters), &i))
+	if (!find_text(e, find_beginning(one, &characters), &i, &nullable))
 		return false;
 	if (!gstore_is_row_independent(other))
 		return false;
@@ -465,8 +465,10 @@ static bool
 emit_length(gstore_emitter *e, const text_function *f, List *args, gstore_emitted *out)
 {
 	gquery_instruction i = {.op = GQUERY_TEXT, .b = f->trimmed ? GQUERY_TEXT_TRIMMED : 0};
+	bool			   nullable;
 
-	if (!find_text(e, linitial(args), &i) || (i.b & (GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER)) != 0 ||
+	if (!find_text(e, linitial(args), &i, &nullable) ||
+		(i.b & (GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER)) != 0 ||
 		(f->asks == ASKS_CHARACTERS && !has_characters()))
 		return false;
 	*out = (gstore_emitted){.type = INT4OID, .nullable = true};
@@ -483,10 +485,10 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 	Node				*list = lsecond(s->args);
 	gquery_instruction	 i = {.op = GQUERY_TEXT};
 	Datum				 array;
-	bool				 null, has_null = true, empty = false, known;
+	bool				 null, has_null = true, empty = false, known, nullable;
 
 	if (f == NULL || f->asks != ASKS_EQUAL || f->negated == s->useOr ||
-		!is_deterministic(s->inputcollid) || !find_text(e, linitial(s->args), &i) ||
+		!is_deterministic(s->inputcollid) || !find_text(e, linitial(s->args), &i, &nullable) ||
 		!gstore_is_row_independent(list))
 		return false;
 	i.b |= f->trimmed ? GQUERY_TEXT_TRIMMED : 0;
@@ -517,10 +519,41 @@ gstore_emit_text_key(gstore_emitter *e, Node *key, uint32 *column, bool *trimmed
 	const int kind = getBaseType(exprType(key)) == BPCHAROID ? GQUERY_NUMBERED_TRIMMED
 															 : GQUERY_NUMBERED;
 	Node	 *node = find_cast(e, key, trimmed);
+	bool	  nullable;
 
 	return node != NULL && is_deterministic(exprCollation(key)) &&
-		gstore_find_text(e, node, *trimmed ? GQUERY_NUMBERED_TRIMMED : kind, column) &&
+		gstore_find_text(e, node, *trimmed ? GQUERY_NUMBERED_TRIMMED : kind, column, &nullable) &&
 		gstore_emit(e, GQUERY_LOAD, *column, 0);
+}
+
+bool
+gstore_emit_text_word(gstore_emitter *e, Node *key, int which, bool *nullable)
+{
+	const Oid		   collation = exprCollation(key);
+	gquery_instruction i = {.op = GQUERY_TEXT,
+							.b = GQUERY_TEXT_WORD |
+								(getBaseType(exprType(key)) == BPCHAROID ? GQUERY_TEXT_TRIMMED : 0),
+							.value = (uint64) which * sizeof(uint64)};
+
+	if (!OidIsValid(collation) || !lc_collate_is_c(collation) || !find_text(e, key, &i, nullable))
+		return false;
+	if (which >= 0)
+		return gstore_emit_instruction(e, i);
+	return !*nullable || gstore_emit(e, GQUERY_LOAD_NULL, i.a, 0);
+}
+
+/* To compare a constant with another raises no error. */
+static bool
+can_fold(const OpExpr *o, const Const *with)
+{
+	const text_function *f = find_function(get_opcode(o->opno));
+	pattern				 ignored;
+
+	if (!is_deterministic(o->inputcollid))
+		return false;
+	return with->constisnull || (f->asks != ASKS_LIKE && f->asks != ASKS_ILIKE) ||
+		split_pattern(VARDATA_ANY(DatumGetTextPP(with->constvalue)),
+					  (int) VARSIZE_ANY_EXHDR(DatumGetTextPP(with->constvalue)), &ignored);
 }
 
 /* coalesce(a, b) = x is coalesce(a = x, b = x), where all but a column is constant: its values are those of one expression then. */
@@ -533,7 +566,7 @@ emit_coalesced(gstore_emitter *e, const OpExpr *o, gstore_emitted *out)
 
 	if (cast != NULL)
 		c = (CoalesceExpr *) cast->arg;
-	if (!IsA(c, CoalesceExpr) || !IsA(lsecond(o->args), Const))
+	if (!IsA(c, CoalesceExpr) || !IsA(lsecond(o->args), Const) || !can_fold(o, lsecond(o->args)))
 		return false;
 	all->coalescetype = BOOLOID;
 	all->location = -1;

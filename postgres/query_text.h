@@ -21,4 +21,10 @@ extern bool gstore_emit_text(gstore_emitter *emitter, Node *node, gstore_emitted
  */
 extern bool gstore_emit_text_key(gstore_emitter *emitter, Node *key, uint32 *column, bool *trimmed);
 
+/*
+ * A text as a key of an order: its 8 bytes of that number, as a word in their order; -1: whether it is NULL, if it may be. False: it is no column of texts, nor lower() or upper() of one, or
+ * its collation has another order than that of bytes.
+ */
+extern bool gstore_emit_text_word(gstore_emitter *emitter, Node *key, int which, bool *nullable);
+
 #endif

@@ -92,8 +92,8 @@ gstore_stack_value(int64 word, Oid type, int scale)
 				word == GQUERY_DECIMAL_NAN ? GSTORE_DECIMAL_NAN : (gstore_decimal) word, scale);
 		case INTERVALOID:
 			return interval_value(word);
-		default:
-			return Int64GetDatum(word);
+		default: /* of an enum the lower half (query_enum.h) */
+			return gstore_type_family(type) == 0 ? ObjectIdGetDatum((Oid) word) : Int64GetDatum(word);
 	}
 }
 

@@ -47,6 +47,25 @@ GVM_DEVICE int64_t quotient(uint32_t function, int64_t v, int64_t by)
     }
 }
 
+/* Of words whose lower halves ascend, the one with that of *at comes there. The error, or 0. */
+GVM_DEVICE uint32_t find_word(const int64_t *values, uint32_t low, uint32_t count, uint64_t *at)
+{
+    const uint32_t wanted = (uint32_t)*at, end = low + count;
+    uint32_t high = end, middle;
+
+    while (low < high) {
+        middle = (low + high) / 2;
+        if ((uint32_t)values[middle] < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == end || (uint32_t)values[low] != wanted)
+        return GQUERY_E_FIELD;
+    *at = (uint64_t)values[low];
+    return 0;
+}
+
 GVM_DEVICE uint64_t shifted(uint32_t function, uint64_t v, uint64_t by, uint32_t bits, uint32_t *error)
 {
     if (by >= bits) {
@@ -190,7 +209,9 @@ GVM_DEVICE void apply_function(machine *m, uint32_t function, uint64_t value)
                 *x = y;
             continue;
         }
-        error = compute(function, x, y, value);
+        error = function == GQUERY_FIND_I64
+                    ? find_word(m->program->values, (uint32_t)value, (uint32_t)(value >> 32), x)
+                    : compute(function, x, y, value);
         if (error != 0 && m->error == 0)
             m->error = error;
     }

@@ -14,6 +14,7 @@
 
 #include "query/kernel_join.h"
 #include "query/kernel_machine.h"
+#include "query/kernel_values.h"
 
 #define HEADER_BYTES 4u
 #define COMPRESSED 2u
@@ -298,6 +299,11 @@ GVM_DEVICE int is_ascii(text t)
     return 1;
 }
 
+GVM_DEVICE uint64_t bytes_from(text t, uint64_t at)
+{
+    return word_of_bytes(at < t.bytes ? word_at(t, at, t.bytes - at) : 0);
+}
+
 /* BAD_TEXT: there is none. */
 GVM_DEVICE uint64_t answer(const int64_t *values, const gquery_instruction *i, text t)
 {
@@ -318,6 +324,7 @@ GVM_DEVICE uint64_t answer(const int64_t *values, const gquery_instruction *i, t
     case GQUERY_TEXT_IN: return is_in_texts(values, first, count, t);
     case GQUERY_TEXT_LIKE: return (uint64_t)is_like(values, first, count, i->b, t);
     case GQUERY_TEXT_LENGTH: return t.bytes;
+    case GQUERY_TEXT_WORD: return bytes_from(t, i->value);
     default: return count_characters(t, i->b);
     }
 }
@@ -360,7 +367,7 @@ GVM_DEVICE void test_texts(machine *m, const gquery_source *source, const gquery
         *place(m, m->depth - 1, r) = v;
     }
     load_top(m);
-    set_nulls(m, nulls);
+    set_nulls(m, (i->b & GQUERY_TEXT_KIND) == GQUERY_TEXT_WORD ? 0 : nulls);
 }
 
 #endif

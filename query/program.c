@@ -269,8 +269,10 @@ static bool check_text(checker *c, const gquery_instruction *i)
         return refuse(c, "only a pattern with pieces begins or ends with one");
     if (letters == (GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER) ||
         (letters == 0 && (flags & GQUERY_TEXT_ASCII) != 0) ||
-        (letters != 0 && kind > GQUERY_TEXT_LIKE))
+        (letters != 0 && kind > GQUERY_TEXT_LIKE && kind != GQUERY_TEXT_WORD))
         return refuse(c, "letters of a text are of both cases, or are not asked for");
+    if (kind == GQUERY_TEXT_WORD)
+        return i->value <= UINT32_MAX ? move(c, 0, 1) : refuse(c, "no text has so many bytes");
     if (kind > GQUERY_TEXT_LIKE && i->value != 0)
         return refuse(c, "the length has no texts");
     return check_texts(c, kind, (uint32_t)i->value, count) && move(c, 0, 1);
@@ -286,6 +288,19 @@ static bool check_field(checker *c, uint32_t field, uint32_t of)
     return move(c, 1, 1);
 }
 
+/* Of words whose lower halves ascend. */
+static bool check_words(checker *c, uint32_t first, uint32_t count)
+{
+    const int64_t *values = c->program->values;
+
+    if (first > c->program->value_count || count > c->program->value_count - first)
+        return refuse(c, "the words are not within the values");
+    for (uint32_t i = first + 1; i < first + count; i++)
+        if ((uint32_t)values[i - 1] >= (uint32_t)values[i])
+            return refuse(c, "the words do not ascend");
+    return true;
+}
+
 static bool check_function(checker *c, uint32_t function, uint64_t value)
 {
     if (function >= GQUERY_FUNCTIONS)
@@ -297,6 +312,8 @@ static bool check_function(checker *c, uint32_t function, uint64_t value)
         ((function == GQUERY_SHIFT_LEFT || function == GQUERY_SHIFT_RIGHT) && value != 16 &&
          value != 32 && value != 64))
         return refuse(c, "function %u with another value than it takes", (unsigned)function);
+    if (function == GQUERY_FIND_I64 && !check_words(c, (uint32_t)value, (uint32_t)(value >> 32)))
+        return false;
     return move(c, function >= GQUERY_BITS_AND ? 2 : 1, 1);
 }
 

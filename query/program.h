@@ -226,6 +226,9 @@ typedef enum gquery_function {
     GQUERY_CEILING_I64,
     GQUERY_SIGN_I64,
     GQUERY_WITHIN_I64, /* the integer. GQUERY_E_DECIMAL: its size is not below `value`, from 1 on */
+    /* The word that has the integer's lower 32 bits, of some whose lower 32 bits ascend as numbers without a sign; `value`: the place of the first in `values`, and above 32
+     * bits how many. GQUERY_E_FIELD: there is none */
+    GQUERY_FIND_I64,
     GQUERY_RATIO_F64, /* that quotient as a double; `value`: up to 10^18. GQUERY_E_DECIMAL: the integer has more than 53 bits */
     /* Of two values, as all that follow. Of integers: */
     GQUERY_BITS_AND,
@@ -261,6 +264,9 @@ typedef enum gquery_text {
     GQUERY_TEXT_LIKE,       /* boolean: does it have all of the pieces, in their order */
     GQUERY_TEXT_LENGTH,     /* its bytes; has no texts, as the next one */
     GQUERY_TEXT_CHARACTERS, /* its characters */
+    /* 8 bytes of it from byte `value` on, zeros behind its end, as a number whose order is that of the bytes; of NULL 0, and never NULL. Has no texts. GQUERY_E_TEXT, too: they are 0x7f and seven times
+     * 0xff */
+    GQUERY_TEXT_WORD,
     GQUERY_TEXT_KINDS,
 } gquery_text;
 
@@ -270,7 +276,7 @@ typedef enum gquery_text {
 /* Of a pattern: it begins with the first piece, ends with the last one; it has one then. */
 #define GQUERY_TEXT_FROM_START 0x400u
 #define GQUERY_TEXT_TO_END 0x800u
-/* One of both at most, of GQUERY_TEXT_IN and GQUERY_TEXT_LIKE: A to Z are taken as a to z, or the other way round. */
+/* One of both at most, of GQUERY_TEXT_IN, GQUERY_TEXT_LIKE and GQUERY_TEXT_WORD: A to Z are taken as a to z, or the other way round. */
 #define GQUERY_TEXT_LOWER 0x1000u
 #define GQUERY_TEXT_UPPER 0x2000u
 #define GQUERY_TEXT_ASCII \
@@ -372,7 +378,7 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
 static inline bool gquery_function_may_raise(uint32_t function)
 {
     return function == GQUERY_SQRT_F64 || function == GQUERY_RATIO_F64 ||
-           function == GQUERY_WITHIN_I64 ||
+           function == GQUERY_WITHIN_I64 || function == GQUERY_FIND_I64 ||
            (function >= GQUERY_SHIFT_LEFT && function <= GQUERY_ADD_MONTHS);
 }
 

@@ -33,9 +33,11 @@ COLUMNS = {
     "i2": "smallint", "i4": "integer", "i8": "bigint", "i2_s": "smallint", "i4_s": "integer", "i8_s": "bigint", "f4": "real",
     "f8": "float8", "f4_s": "real", "f8_s": "float8", "d": "date", "t": "time", "ts": "timestamp", "tz": "timestamptz", "b": "bool",
     "o": "oid", "c": '"char"', "k": "integer", "k2": "smallint", "n_s": "numeric(9,2)", "n": "numeric(18,4)", "n_w": "numeric(30,3)", "nk": "numeric(4,1)",
-    "u": "uuid", "e": "mood",
+    "u": "uuid", "e": "mood", "e2": "mood",
 }
 MOODS = ("sad", "ok", "fine", "happy")
+# The last one's values have OIDs in another order.
+MOOD_TYPES = (f"CREATE TYPE mood AS ENUM {MOODS}", "CREATE TYPE mood AS ENUM ('sad', 'happy'); ALTER TYPE mood ADD VALUE 'fine' BEFORE 'happy'; ALTER TYPE mood ADD VALUE 'ok' AFTER 'sad'")
 NOT_NULL = {"k", "i4_s", "n_s"}
 # Vectors, by their distances from others: of eighths, so that sums are exact.
 ELEMENTS, BITS = 7, 20
@@ -45,6 +47,7 @@ LIMIT = re.compile(r" LIMIT \d+( OFFSET \d+)?$")
 VECTORS = f", v real[]{{}}, w bit({BITS}), code char(4){{}}"
 # Texts; code is behind the vectors, and of one length.
 TEXTS = {"note": "text", "name": "varchar(12)", "tag": 'text COLLATE "C"', "code": "char(4)"}
+TEXT_KEYS = ("tag", "tag", 'note COLLATE "C"', 'name COLLATE "C"', 'code COLLATE "C"', "lower(tag)", 'upper(note) COLLATE "C"')  # of ORDER BY
 OTHERS = (*TEXTS, "v", "w")  # columns of types that the GPU does not compute with
 LETTERS = "aAb B\u00e9\u20ac%_"
 DISTANCES = ("<->", "<#>", "<+>")
@@ -66,6 +69,7 @@ class Values:
     def __init__(self, rng):
         self.rng = rng
         self.special = rng.random() < 0.3  # decimals that the GPU does not compute with
+        self.long_start = "b" * rng.choice((7, 8, 15, 24, 31, 32, 33))  # of some texts, which an order of the GPU does not decide alone
 
     def integer(self, bits, small):
         rng, top = self.rng, 1 << bits
@@ -137,6 +141,8 @@ class Values:
             return "NULL"
         if name == "note":
             return quoted("note " * rng.randint(0, 9) + str(rng.randrange(9000)))
+        if name == "tag" and rng.random() < 0.2:
+            return quoted(self.long_start + self.letters(rng.choice((0, 1, 3, 40))))
         text = rng.choice(("ab", "a", "", self.letters(4), self.letters(4), self.letters({"name": 12, "code": 4, "tag": 40}[name])))
         return quoted(text.replace("\u00e9", "b").replace("\u20ac", "a") if name == "code" else text)
 
@@ -389,7 +395,7 @@ class Query:
             text = f"{rng.choice(('sum', 'avg'))}({rng.choice(('f8_s', 'f4_s', 'f8_s * f8_s', 'f8_s + f4_s', 'f8_s * i4_s', '- f8_s'))})"
         elif choice < 0.9:
             kind = self.kind()
-            while kind in ("bool", '"char"', "uuid", "mood"):
+            while kind in ("bool", '"char"', "uuid"):
                 kind = self.kind()
             text = f"{rng.choice(('min', 'max'))}({self.expression(kind, 1)})"
         elif choice < 0.93:
@@ -436,7 +442,7 @@ class Query:
 
     def first_rows(self):
         rng = self.rng
-        keys = [self.distance() if rng.random() < 0.2 else self.column(self.kind()) if rng.random() < 0.8 else self.expression(self.kind(), 2) for _ in range(rng.choice((0, 1, 1, 2)))]
+        keys = [self.distance() if rng.random() < 0.2 else rng.choice(TEXT_KEYS) if rng.random() < 0.25 else self.column(self.kind()) if rng.random() < 0.8 else self.expression(self.kind(), 2) for _ in range(rng.choice((0, 1, 1, 2)))]
         keys = [f"{k if k in COLUMNS else f'({k})'}{rng.choice(('', '', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}" for k in keys + ["id"]]
         limit = f"LIMIT {rng.choice((0, 1, 5, 63, 64, 65, 500, rng.randint(1, 4000)))}" + (f" OFFSET {rng.choice((1, 70, 900))}" if rng.random() < 0.3 else "")
         text = self.rows() if rng.random() < 0.6 else f"SELECT id, {', '.join(rng.sample(list(COLUMNS) + list(TEXTS), rng.randint(1, 5)))} FROM @"
@@ -542,7 +548,7 @@ def make_tables(connection, rng, rows):
     lines = [f"{line[:-1]}, {rng.choice(('NULL::real[]', values.vector(), values.vector()))}, {rng.choice((f'NULL::bit({BITS})', values.bits(), values.bits()))}, {values.of_text('code')})" for line in lines]
     columns += "".join(f", {name} {kind}" for name, kind in TEXTS.items() if name != "code")
     plain, uniform = VECTORS.format("", ""), VECTORS.format(f" OPTIONS (length '{ELEMENTS}')", " OPTIONS (length '4')")
-    script = f"""SET timezone = 'UTC'; DROP TABLE IF EXISTS heap, parts; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM {MOODS}; CREATE TABLE heap (id int, {columns}{plain});
+    script = f"""SET timezone = 'UTC'; DROP TABLE IF EXISTS heap, parts; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; DROP TYPE IF EXISTS mood; {rng.choice(MOOD_TYPES)}; CREATE TABLE heap (id int, {columns}{plain});
         CREATE FOREIGN TABLE pgstrom (id int, {columns}{uniform}) SERVER gstore_fdw; CREATE FOREIGN TABLE arrow (id int, {columns}{uniform}) SERVER gstore_fdw OPTIONS (format 'arrow');
         CREATE TABLE parts (id int, {columns}{plain}) PARTITION BY HASH (k); CREATE TABLE part2 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 2);
         CREATE FOREIGN TABLE part0 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 0) SERVER gstore_fdw;

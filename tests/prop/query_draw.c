@@ -190,6 +190,25 @@ static void draw_moved(draft *d, uint32_t function, uint32_t room)
          function == GQUERY_ADD_MONTHS ? (draw(d, 57) - 28) * 1800000000 : 0);
 }
 
+/* Of a few words, that of a value which is mostly one of their lower halves. */
+static void draw_find(draft *d, uint32_t room)
+{
+    gquery_program *p = d->program;
+    const uint32_t first = p->value_count, count = first < LISTS_MAX ? (uint32_t)draw(d, 12) : 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        p->values[p->value_count++] = (int64_t)(draw(d, UINT64_MAX) << 32 | i * 0x10000001u);
+    draw_expression(d, I64, room);
+    if (count > 0) {
+        emit(d, GQUERY_CONSTANT, 0, 0, draw(d, 8) == 0 ? count + 1 : count);
+        emit(d, GQUERY_MODULO, 0, GQUERY_ARITHMETIC_I64, 0);
+        emit(d, GQUERY_ABS, 0, GQUERY_ARITHMETIC_I64, 0);
+        emit(d, GQUERY_CONSTANT, 0, 0, 0x10000001);
+        emit(d, GQUERY_MULTIPLY, 0, GQUERY_ARITHMETIC_I64, 0);
+    }
+    emit(d, GQUERY_FUNCTION, 0, GQUERY_FIND_I64, first | (uint64_t)count << 32);
+}
+
 static void draw_function_of_integers(draft *d, uint32_t room)
 {
     static const uint64_t bits[] = {16, 32, 64},
@@ -199,6 +218,10 @@ static void draw_function_of_integers(draft *d, uint32_t room)
 
     if (function >= GQUERY_ADD_DAYS && function <= GQUERY_ADD_MONTHS) {
         draw_moved(d, function, room);
+        return;
+    }
+    if (function == GQUERY_FIND_I64) {
+        draw_find(d, room);
         return;
     }
     draw_expression(d, I64, room);
@@ -402,11 +425,13 @@ static void draw_text_test(draft *d)
 
 static void draw_text_length(draft *d)
 {
-    const uint32_t kind = GQUERY_TEXT_LENGTH + (uint32_t)draw(d, 2);
+    const uint32_t kind = GQUERY_TEXT_LENGTH + (uint32_t)draw(d, 3);
+    const bool is_word = kind == GQUERY_TEXT_WORD;
 
     emit(d, GQUERY_TEXT, draw_text_column(d),
-         kind | (uint32_t)draw(d, 2) * GQUERY_TEXT_TRIMMED | (uint32_t)draw(d, 2) * GQUERY_TEXT_UTF8,
-         0);
+         kind | (uint32_t)draw(d, 2) * GQUERY_TEXT_TRIMMED | (uint32_t)draw(d, 2) * GQUERY_TEXT_UTF8 |
+             (is_word && draw(d, 3) == 0 ? GQUERY_TEXT_LOWER : 0),
+         is_word ? draw(d, draw(d, 2) == 0 ? 3 : 40) : 0);
 }
 
 static void draw_comparison(draft *d, uint32_t room)

@@ -279,13 +279,22 @@ static bool change_letters(uint32_t flags, host_text *t)
     return true;
 }
 
+static uint64_t bytes_from(host_text t, uint64_t first)
+{
+    uint64_t v = 0;
+
+    for (uint64_t at = first; at < first + 8; at++)
+        v = v << 8 | (at < t.count ? t.bytes[at] : 0);
+    return v ^ UINT64_C(1) << 63;
+}
+
 static uint64_t answer_of(walk *w, const gquery_instruction *i, host_text t)
 {
     const bool trimmed = (i->b & GQUERY_TEXT_TRIMMED) != 0;
     const uint32_t kind = i->b & GQUERY_TEXT_KIND;
     uint64_t count = 0;
 
-    if (t.bytes == NULL && (trimmed || kind == GQUERY_TEXT_LIKE || kind == GQUERY_TEXT_CHARACTERS ||
+    if (t.bytes == NULL && (trimmed || (kind != GQUERY_TEXT_IN && kind != GQUERY_TEXT_LENGTH) ||
                             (i->b & GQUERY_TEXT_ASCII) != 0)) {
         raise(w, GQUERY_E_TEXT);
         return 0;
@@ -301,6 +310,7 @@ static uint64_t answer_of(walk *w, const gquery_instruction *i, host_text t)
     case GQUERY_TEXT_IN: return is_one_of(w, i, t);
     case GQUERY_TEXT_LIKE: return has_pieces(w->program, i, t);
     case GQUERY_TEXT_LENGTH: return t.count;
+    case GQUERY_TEXT_WORD: return bytes_from(t, i->value);
     default: break;
     }
     for (uint64_t at = 0; at < t.count; at = next_character(t, at, (i->b & GQUERY_TEXT_UTF8) != 0))
@@ -314,7 +324,7 @@ static void test_text(walk *w, const gquery_instruction *i)
     host_text t;
 
     if (column_is_null(w, i->a)) {
-        push(w, true, 0);
+        push(w, (i->b & GQUERY_TEXT_KIND) != GQUERY_TEXT_WORD, 0);
     } else if (query_read_text(c, w->program->columns[i->a].form, w->row, &t)) {
         push(w, false, answer_of(w, i, t));
     } else {
@@ -685,6 +695,15 @@ static void convert(walk *w, const gquery_instruction *i)
     push(w, d.is_null, v);
 }
 
+static uint64_t find_word(const int64_t *values, uint64_t list, uint64_t wanted, uint32_t *error)
+{
+    for (uint32_t i = 0; i < list >> 32; i++)
+        if ((uint32_t)values[(uint32_t)list + i] == (uint32_t)wanted)
+            return (uint64_t)values[(uint32_t)list + i];
+    *error = GQUERY_E_FIELD;
+    return 0;
+}
+
 static void apply_function(walk *w, const gquery_instruction *i)
 {
     const datum y = pop(w), x = i->b >= GQUERY_BITS_AND ? pop(w) : y;
@@ -694,6 +713,8 @@ static void apply_function(walk *w, const gquery_instruction *i)
         push(w, false, x.is_null ? y.bits : x.bits);
     else if (x.is_null || y.is_null)
         push(w, true, 0);
+    else if (i->b == GQUERY_FIND_I64)
+        push(w, false, find_word(w->program->values, i->value, x.bits, &error));
     else
         push(w, false, query_function(i->b, x.bits, y.bits, i->value, &error));
     if (error != GQUERY_E_NONE)

@@ -45,6 +45,8 @@ SELECT met('left(a, 2) = ''Ap''', 'left(a, 2) <> ''Ap''', 'left(t, 2) = ''Éa'''
 SELECT same('SELECT count(*) FROM q WHERE left(a, -2) = ''App''', NULL), same('SELECT count(*) FROM q WHERE substr(a, 2, 2) = ''pp''', NULL), same('SELECT count(*) FROM q WHERE left(a, k) = ''A''', NULL), same('SELECT count(*) FROM q WHERE left(a, 2) LIKE ''A%''', NULL), same('SELECT count(*) FROM q WHERE left(a, 2) IN (''Ap'', ''AB'')', NULL);
 -- COALESCE.
 SELECT met('coalesce(a, '''') = ''''', 'coalesce(a, '''') <> ''''', 'coalesce(a, ''x'') = ''x''', 'coalesce(a, ''none'') LIKE ''n%''', 'coalesce(a, ''none'') ILIKE ''%A%''', 'coalesce(v, '''') = ''''', 'coalesce(t, a, '''') = ''APPLE''', 'coalesce(lower(a), ''APPLE'') = ''apple''', 'coalesce(a, NULL) = ''apple''', 'coalesce(a, ''b'') NOT LIKE ''%p%''');
+-- A comparison of constants that raises an error: only if a row comes to it.
+SELECT same('SELECT count(*) FROM q WHERE id < 0 AND coalesce(a, ''x'') LIKE ''\'''), same('SELECT count(*) FROM q WHERE coalesce(a, ''x'') ILIKE ''x\''', NULL);
 SELECT same('SELECT count(*) FROM q WHERE coalesce(a, (SELECT ''x'')) = ''x''', NULL), same('SELECT count(*) FROM q WHERE coalesce(a, t) = (SELECT ''apple'')', NULL);
 -- Joins, UPDATE and DELETE.
 SELECT same('SELECT count(*) FROM q x JOIN q y ON x.id = y.id + 1 AND lower(y.a) = ''apple'' WHERE x.a ILIKE ''%pie''');

@@ -47,6 +47,9 @@ SELECT same('SELECT count(*) FROM q WHERE coalesce(u, v) = v'), same('SELECT coa
 SELECT c, met('e ' || c || ' ''ok''', 'e ' || c || ' ''sad''', 'e ' || c || ' ''happy''', '''fine'' ' || c || ' e', 'e ' || c || ' NULL::mood', 'z ' || c || ' ''m''')
 FROM unnest('{=,<>,<,<=,>,>=}'::text[]) c;
 SELECT met('e IN (''ok'', ''fine'')', 'e NOT IN (''ok'', ''fine'')', 'e IN (''ok'', NULL)', 'e = f', 'e <> f', 'e IS DISTINCT FROM f', 'e IS NOT DISTINCT FROM ''ok''', 'e IS NULL', 'nullif(e, ''ok'') IS NULL', 'coalesce(e, ''sad'') = ''sad''', 'CASE e WHEN ''ok'' THEN f ELSE ''fine'' END <= ''fine''', 'e BETWEEN ''fine'' AND ''ok''', 'NOT e < ''ok'' OR z > ''s''');
+SELECT met('e < f', 'f <= e', 'e > coalesce(f, e)', 'e >= f', 'greatest(e, f) = ''ok''', 'least(e, f, ''fine'') = ''sad''', 'greatest(e, NULL) IS NULL', 'z < least(z, ''m'')', 'e < CASE WHEN id % 3 = 0 THEN f END');
+SELECT same('SELECT id % 7, min(e), max(f), max(z), min(greatest(e, f)), max(DISTINCT e), max(e) FILTER (WHERE e <> ''happy'') FROM q GROUP BY 1'), same('SELECT min(e), max(z), count(DISTINCT e) FROM q'), same('SELECT min(e), max(z) FROM q WHERE id < 0'), same('SELECT id % 50 FROM q GROUP BY 1 HAVING max(e) = ''ok'' OR min(z) > ''s'''),
+    same('SELECT e, max(f) FROM q GROUP BY e HAVING max(f) >= e');
 SELECT same('SELECT e, z, count(*), count(e) FROM q GROUP BY e, z'), same('SELECT CASE WHEN id % 2 = 0 THEN e ELSE f END, count(*) FROM q GROUP BY 1'), same('SELECT max(e) FROM q'), same('SELECT count(*) FROM q WHERE e < f');
 -- Fields.
 SELECT f, met('extract(' || f || ' from d) > 10', 'extract(' || f || ' from d) = 5', 'extract(' || f || ' from ts) <= 3', 'extract(' || f || ' from tz) <> 30', 'date_part(''' || f || ''', d) = 12', 'date_part(''' || f || ''', ts) < 0', 'date_part(''' || f || ''', tz) BETWEEN 2 AND 2000.5')
@@ -89,6 +92,41 @@ SET timezone = 'UTC';
 -- Lists, and conditions of scans.
 SET test.ordered = on;
 SELECT same('SELECT id, u FROM q ORDER BY u, id LIMIT 20'), same('SELECT id, u FROM q ORDER BY u DESC, id LIMIT 200'), same('SELECT id, u FROM q ORDER BY u DESC NULLS LAST, v LIMIT 20 OFFSET 3'), same('SELECT id, v FROM q WHERE e < ''ok'' ORDER BY v, id LIMIT 20'), same('SELECT id FROM q WHERE id <> 2001 ORDER BY date_trunc(''month'', ts) DESC NULLS LAST, extract(dow from tz), id LIMIT 20'), same('SELECT id FROM q ORDER BY e, id LIMIT 5');
+-- In the order of enums: of mood values have OIDs in another order, of size in this one.
+SELECT k, o, same(format('SELECT id, %s FROM q ORDER BY %s %s, id LIMIT 8', k, k, o)), same(format('SELECT id, %s FROM q WHERE id %% 5 = 1 ORDER BY %s %s, id LIMIT 3 OFFSET 200', k, k, o))
+FROM unnest('{e,f,z}'::text[]) k, unnest('{ASC,DESC,ASC NULLS FIRST,DESC NULLS LAST}'::text[]) o ORDER BY 1, 2;
+SELECT same('SELECT id FROM q ORDER BY coalesce(e, ''fine''), z DESC NULLS LAST, id LIMIT 70'), same('SELECT id FROM q ORDER BY greatest(e, f) DESC, id LIMIT 70'), same('SELECT e, f, count(*) FROM q GROUP BY e, f ORDER BY f DESC, e NULLS FIRST LIMIT 5'), same('SELECT id % 30, max(e) FROM q GROUP BY 1 ORDER BY max(e) DESC NULLS LAST, min(f), 1 LIMIT 5'), same('SELECT DISTINCT e FROM q ORDER BY e DESC LIMIT 2');
+-- Values that come later: a plan that is kept knows them.
+SET plan_cache_mode = force_generic_plan;
+PREPARE by_order AS SELECT id, e, z FROM yg ORDER BY z DESC NULLS LAST, e DESC NULLS LAST, id LIMIT 3;
+PREPARE by_extreme AS SELECT max(e), min(z), max(z), count(*) FILTER (WHERE greatest(z, 's') = 's') FROM yg;
+EXECUTE by_order;
+EXECUTE by_extreme;
+ALTER TYPE size ADD VALUE 'xs' BEFORE 's';
+ALTER TYPE size ADD VALUE 'xl';
+ALTER TYPE mood ADD VALUE 'glad' AFTER 'happy';
+ALTER TYPE mood ADD VALUE 'wild' BEFORE 'happy';
+UPDATE yh SET e = (ARRAY['glad', 'wild'])[1 + id % 2]::mood, z = (ARRAY['xs', 'xl'])[1 + id / 3 % 2]::size WHERE id % 100 < 20;
+UPDATE yg SET e = (ARRAY['glad', 'wild'])[1 + id % 2]::mood, z = (ARRAY['xs', 'xl'])[1 + id / 3 % 2]::size WHERE id % 100 < 20;
+UPDATE ya SET e = (ARRAY['glad', 'wild'])[1 + id % 2]::mood, z = (ARRAY['xs', 'xl'])[1 + id / 3 % 2]::size WHERE id % 100 < 20;
+EXPLAIN (COSTS OFF) EXECUTE by_order;
+EXECUTE by_order;
+EXECUTE by_extreme;
+SELECT max(e), min(z), max(z), count(*) FILTER (WHERE greatest(z, 's') = 's') FROM yh;
+DEALLOCATE ALL;
+RESET plan_cache_mode;
+SELECT k, o, same(format('SELECT id, %s FROM q ORDER BY %s %s, id LIMIT 8 OFFSET 150', k, k, o)) FROM unnest('{e,z}'::text[]) k, unnest('{ASC,DESC,ASC NULLS FIRST,DESC NULLS LAST}'::text[]) o ORDER BY 1, 2;
+-- A type with more values than a program has room for: in the order of its OIDs it needs none.
+SELECT format('CREATE TYPE many AS ENUM (%s)', string_agg(quote_literal('v' || i), ', ')) AS many FROM generate_series(1, 1500) i \gset
+:many;
+CREATE FOREIGN TABLE ym (id int, m many) SERVER gstore_fdw;
+INSERT INTO ym SELECT i, (enum_range(NULL::many))[i * 7 % 1500 + 1] FROM generate_series(1, 3000) i;
+SELECT place('SELECT id FROM ym ORDER BY m, id LIMIT 3'), answer('SELECT m, id FROM ym ORDER BY m DESC, id LIMIT 3'), place('SELECT max(m) FROM ym'), answer('SELECT max(m) FROM ym');
+ALTER TYPE many ADD VALUE 'first' BEFORE 'v1';
+INSERT INTO ym VALUES (0, 'first');
+SELECT place('SELECT id FROM ym ORDER BY m, id LIMIT 3'), answer('SELECT m, id FROM ym ORDER BY m, id LIMIT 3'), place('SELECT min(m) FROM ym'), answer('SELECT min(m) FROM ym');
+DROP FOREIGN TABLE ym;
+DROP TYPE many;
 SET test.ordered = off;
 SET test.node = '"GPU Filter":';
 SELECT same('SELECT id, u, e FROM q WHERE u = ''80000000-0000-0000-8000-000000000019'''), same('SELECT id FROM q WHERE e > ''ok'' AND extract(year from ts) = 1997'), same('SELECT id, ts FROM q WHERE id < 1000 AND date_trunc(''month'', ts) = ''1998-02-01''');

@@ -1,0 +1,32 @@
+/*
+ * postgres/query_ties.h - rows that a list of the first ones (GSTORE_SINK_LIST) has no order of: texts that are longer than the words of its keys, and begin with the same bytes. PostgreSQL's
+ * comparison orders them.
+ */
+#ifndef GSTORE_QUERY_TIES_H
+#define GSTORE_QUERY_TIES_H
+
+#include "postgres.h"
+
+#include "nodes/execnodes.h"
+
+#include "postgres/query_compile.h"
+
+#define GSTORE_TIE_ROWS_MOST 65536 /* that begin with the same bytes */
+
+typedef struct gstore_ties gstore_ties;
+
+/* Of a query that was prepared. NULL: its keys are no texts. Lives in the current memory context. */
+extern gstore_ties *gstore_ties_create(const gstore_compiled *compiled, const List *keys,
+									   const List *directions, PlanState *parent);
+
+/* Of entries, which are in order, those before the rows without an order at their end, behind which there may be more such rows. */
+extern uint64
+gstore_ties_decided(const gstore_ties *ties, const int64 *entries, uint64 words, uint64 count);
+
+/*
+ * Puts the rows of entries into order; the slot is one of the table, and is cleared. False: there are more than GSTORE_TIE_ROWS_MOST without an order among them. bytes: what was moved is added.
+ */
+extern bool gstore_ties_sort(gstore_ties *ties, const gstore_view *view, ScanState *scan,
+							 int64 *entries, uint64 words, uint64 count, uint64 *bytes);
+
+#endif
