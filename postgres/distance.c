@@ -32,34 +32,51 @@ cosine_distance(double product, double left_square, double right_square)
 	return 1 - (similarity > 1 ? 1 : similarity < -1 ? -1 : similarity);
 }
 
-#define EACH_ELEMENT(statement)                 \
-	for (int i = 0; i < count; i++)             \
-	{                                           \
-		const double x = left[i], y = right[i]; \
-                                                \
-		statement;                              \
+#define LANES 4
+
+/* Of each LANES-th element a sum, so that an addition does not wait for the one before. */
+#define SUM(name, type, term)                                          \
+	static double name(const type *left, const type *right, int count) \
+	{                                                                  \
+		double sums[LANES] = {0};                                      \
+		int	   i = 0;                                                  \
+                                                                       \
+		for (; i + LANES <= count; i += LANES)                         \
+			for (int lane = 0; lane < LANES; lane++)                   \
+			{                                                          \
+				const double x = left[i + lane], y = right[i + lane];  \
+                                                                       \
+				sums[lane] += term;                                    \
+			}                                                          \
+		for (; i < count; i++)                                         \
+		{                                                              \
+			const double x = left[i], y = right[i];                    \
+                                                                       \
+			sums[0] += term;                                           \
+		}                                                              \
+		return (sums[0] + sums[1]) + (sums[2] + sums[3]);              \
 	}
 
-/* The metric outside of the loops, so that each is one that the compiler can vectorize. */
+/* A function for each sum, so that each is a loop that the compiler can vectorize. */
 #define DISTANCE(name, type)                                                                 \
+	SUM(name##_squares, type, (x - y) * (x - y))                                             \
+	SUM(name##_products, type, x *y)                                                         \
+	SUM(name##_differences, type, fabs(x - y))                                               \
+                                                                                             \
 	static double name(gquery_metric metric, const type *left, const type *right, int count) \
 	{                                                                                        \
-		double sum = 0, left_square = 0, right_square = 0;                                   \
-                                                                                             \
 		switch (metric)                                                                      \
 		{                                                                                    \
 			case GQUERY_L2:                                                                  \
-				EACH_ELEMENT(sum += (x - y) * (x - y))                                       \
-				return sqrt(sum);                                                            \
+				return sqrt(name##_squares(left, right, count));                             \
 			case GQUERY_INNER:                                                               \
-				EACH_ELEMENT(sum += x * y)                                                   \
-				return -sum;                                                                 \
+				return -name##_products(left, right, count);                                 \
 			case GQUERY_L1:                                                                  \
-				EACH_ELEMENT(sum += fabs(x - y))                                             \
-				return sum;                                                                  \
+				return name##_differences(left, right, count);                               \
 			default:                                                                         \
-				EACH_ELEMENT((sum += x * y, left_square += x * x, right_square += y * y))    \
-				return cosine_distance(sum, left_square, right_square);                      \
+				return cosine_distance(name##_products(left, right, count),                  \
+									   name##_products(left, left, count),                   \
+									   name##_products(right, right, count));                \
 		}                                                                                    \
 	}
 

@@ -452,14 +452,25 @@ gstore_emit_filters(gstore_compiled *c, gstore_emitter *e, const List *filters)
 static bool
 add_gathered(gstore_compiled *c, gstore_emitter *e)
 {
-	int		  count = 0;
 	ListCell *number, *type;
 
 	forboth(number, c->query.gathered, type, c->query.gathered_types)
-		if (count == GQUERY_COLUMNS_MAX ||
-			!gstore_emit_gathered(e, lfirst_int(number), lfirst_oid(type), &c->gathered[count++]))
+		if (c->gathered_count == GQUERY_COLUMNS_MAX ||
+			!gstore_emit_gathered(e, lfirst_int(number), lfirst_oid(type),
+								  &c->gathered[c->gathered_count++]))
 			return false;
 	return true;
+}
+
+static bool
+emit_nearest(gstore_compiled *c, gstore_emitter *e)
+{
+	c->key_words = 1;
+	c->gathered[0] = GQUERY_GATHER_ROW;
+	c->gathered_count = 1;
+	c->gathers = e->view != NULL && c->query.gathers_vectors && add_gathered(c, e);
+	return gstore_describe_nearest(e, c->query.distance, c->query.points, c->query.point_count) &&
+		gstore_emit(e, GQUERY_MARK, 0, 0);
 }
 
 /* A column of joined rows. */
@@ -572,14 +583,13 @@ emit_sink(gstore_compiled *c, gstore_emitter *e)
 		case GSTORE_SINK_ROWS:
 			return emit_rows(c, e);
 		case GSTORE_SINK_MARKS:
+			c->gathered_count = 0;
 			c->gathers = e->view != NULL && add_gathered(c, e);
 			return gstore_emit(e, GQUERY_MARK, 0, 0);
 		case GSTORE_SINK_LIST:
 			return gstore_emit_list_keys(c, e, c->query.keys, c->query.directions);
 		case GSTORE_SINK_NEAREST:
-			c->key_words = 1;
-			return gstore_describe_nearest(e, c->query.distance, c->query.points, c->query.point_count) &&
-				gstore_emit(e, GQUERY_MARK, 0, 0);
+			return emit_nearest(c, e);
 		default:
 			return plan_outputs(c, e) && emit_keys(c, e) && emit_accumulators(c, e);
 	}
@@ -795,10 +805,11 @@ gstore_query_record_words(const gstore_compiled *c)
 }
 
 bool
-gstore_query_gathered(const gstore_compiled *c, const uint32 **places, int *count)
+gstore_query_gathered(const gstore_compiled *c, const uint32 **places, int *count, int *vector_words)
 {
 	*places = c->gathered;
-	*count = c->query.sink == GSTORE_SINK_ROWS ? c->key_words : list_length(c->query.gathered);
+	*count = c->query.sink == GSTORE_SINK_ROWS ? c->key_words : c->gathered_count;
+	*vector_words = c->query.gathers_vectors ? (int) (c->distances.wanted[0].stride + 7) / 8 : 0;
 	return c->gathers;
 }
 

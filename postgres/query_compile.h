@@ -48,8 +48,9 @@ typedef struct gstore_query
 	List *keys; /* of groups: none: all rows are one group, also if there is no row. Of joined rows: Var */
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
-	/* Of marked rows: attribute numbers and base types of columns whose values are wanted of them. */
+	/* Of marked rows: attribute numbers and base types of columns whose values are wanted of them; of the nearest ones also their numbers, before these, and vectors. */
 	List *gathered, *gathered_types;
+	bool  gathers_vectors;
 	List *joins; /* of gstore_query_join (query_join.h), in their order, behind the filters */
 	/*
 	 * Of groups: the first ones in an order, of those that meet conditions; NIL: all of them, in any order. Expressions consist of
@@ -135,10 +136,11 @@ gstore_query_distances(const gstore_compiled *compiled, const gquery_wanted_dist
 					   const void **queries, Size *bytes);
 
 /*
- * Of the program that was compiled last: the places of query.gathered, or of joined rows' values, among its columns, as gquery_window.gather has them.
+ * Of the program that was compiled last: the places of query.gathered, or of joined rows' values, among its columns, as gquery_window.gather has them, and words of a vector.
  * False: there is no room for all of them.
  */
-extern bool gstore_query_gathered(const gstore_compiled *compiled, const uint32 **places, int *count);
+extern bool gstore_query_gathered(const gstore_compiled *compiled, const uint32 **places,
+								  int *count, int *vector_words);
 /* Programs of the groups that were found, of the one that was compiled last. */
 extern int gstore_query_stages(const gstore_compiled *compiled, const gquery_program **stages);
 /* Words of a record by which records have their order; 0: they have none. */

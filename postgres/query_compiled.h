@@ -108,6 +108,7 @@ struct gstore_compiled
 	int					stage_count;
 	gquery_program	   *stages; /* NULL: there are none */
 	uint32				gathered[GQUERY_COLUMNS_MAX];
+	int					gathered_count;
 	bool				gathers;
 	gquery_program	   *builds; /* of inner tables */
 };

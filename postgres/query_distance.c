@@ -226,15 +226,14 @@ append_array(const distance *d, const struct varlena *value, gquery_wanted_dista
 	if (ARR_NDIM(array) != 1 || ARR_DIMS(array)[0] != (int64) d->count ||
 		array_contains_nulls(unconstify(ArrayType *, array)))
 		return false;
+	if (d->elements == GQUERY_ELEMENTS_F32)
+		appendBinaryStringInfo(out, ARR_DATA_PTR(array), (int) (d->count * sizeof(float)));
 	for (uint32 i = 0; i < d->count; i++)
 	{
 		const double element = element_of(d, ARR_DATA_PTR(array), i);
-		const float	 real = (float) element;
 
 		w->query_square += element * element;
-		if (d->elements == GQUERY_ELEMENTS_F32)
-			appendBinaryStringInfo(out, (const char *) &real, sizeof real);
-		else
+		if (d->elements != GQUERY_ELEMENTS_F32)
 			appendBinaryStringInfo(out, (const char *) &element, sizeof element);
 	}
 	return true;
@@ -383,7 +382,7 @@ gstore_describe_nearest(gstore_emitter *e, Node *node, const Datum *points, int 
 		!is_stored(e, &d, &nullable))
 		return false; /* another value is made of the points */
 	*w = wanted_of(&d);
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count && e->view != NULL; i++)
 		if (!append_point(&d, points[i], w, &all->queries))
 			return false;
 	w->query = (gquery_span){0, (uint64) all->queries.len};

@@ -28,7 +28,7 @@ struct compiled_query
 	/* Columns to be gathered. */
 	uint64		  gather_max; /* 0: they are not */
 	const uint32 *gather;
-	int			  gather_count;
+	int			  gather_count, vector_words;
 	/* Programs over the groups of the one before. */
 	const gquery_program *stages;
 	int					  stage_count;
@@ -227,6 +227,7 @@ fill_window(gquery_window *window, const table_rows *tables, const gstore_reques
 	window->slice_rows = request->slice_rows;
 	window->gather_max = query->gather_max;
 	window->gather_count = (uint32) query->gather_count;
+	window->gather_vectors = query->vector_words > 0;
 	if (query->gather_count > 0)
 		memcpy(window->gather, query->gather, sizeof(uint32) * (Size) query->gather_count);
 	window->continued = request->after != NULL;
@@ -253,8 +254,9 @@ compile_request(gstore_run *run, const gstore_request *request, compiled_query *
 		return false;
 	}
 	query->gather_max = request->gather_max;
-	if (!gstore_query_gathered(request->compiled, &query->gather, &query->gather_count))
-		query->gather_max = query->gather_count = 0;
+	if (!gstore_query_gathered(request->compiled, &query->gather, &query->gather_count,
+							   &query->vector_words))
+		query->gather_max = query->gather_count = query->vector_words = 0;
 	query->build_count = gstore_query_builds(request->compiled, &query->builds);
 	query->distance_count = gstore_query_distances(request->compiled, &query->distances,
 												   &query->queries, &query->queries_bytes);
@@ -393,11 +395,11 @@ try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 	count_cost(run, &cost);
 	run->session = session;
 	run->gathered = query->gather_max > 0 && gstore_session_window(session)->gathered != 0;
-	run->words = run->gathered ? 2 + query->gather_count : query->record_words;
+	run->words = run->gathered ? 2 + query->gather_count + query->vector_words : query->record_words;
 	add_text_words(run, query->text_count);
 	run->left = gstore_session_window(session)->record_count;
 	run->total += run->left;
-	if (run->gathered || (run->kind != GSTORE_QUERY_FILTER && request->nearest == 0))
+	if (request->nearest == 0 && (run->gathered || run->kind != GSTORE_QUERY_FILTER))
 		gstore_query_count(run->kind, GSTORE_QUERY_ROWS_RETURNED, run->left);
 	run->fetched = request->first_row > 0 || request->after != NULL;
 	take_next_row(run, request);
@@ -477,9 +479,8 @@ gstore_run_refuse(gstore_run *run, const gstore_compiled *compiled, const char *
 	return false;
 }
 
-/* Of a run with a session. False: it has ended. */
-static bool
-fetch_piece(gstore_run *run)
+bool
+gstore_run_try_fetch(gstore_run *run)
 {
 	CHECK_FOR_INTERRUPTS();
 	gstore_run_forget(run);
@@ -487,6 +488,8 @@ fetch_piece(gstore_run *run)
 	if (!gstore_session_run(run->session, GQUERY_FETCH, run->why))
 	{
 		gstore_query_count(run->kind, gstore_session_failure(run->session), 1);
+		run->session = NULL;
+		run->left = 0;
 		return false;
 	}
 	take_piece(run);
@@ -525,7 +528,7 @@ gstore_run_fetch(gstore_run *run)
 {
 	if (run->session == NULL)
 		return false;
-	if (!fetch_piece(run))
+	if (!gstore_run_try_fetch(run))
 		ereport(ERROR,
 				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 				 errmsg("the results of a query on the GPU cannot be fetched: %s", run->why)));
@@ -549,10 +552,8 @@ gstore_run_take(gstore_run *run, uint64 *count)
 			gstore_run_forget(run);
 			return out;
 		}
-		if (!fetch_piece(run))
+		if (!gstore_run_try_fetch(run))
 		{
-			run->session = NULL;
-			run->left = 0;
 			pfree(out);
 			return NULL;
 		}

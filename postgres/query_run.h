@@ -26,7 +26,7 @@ typedef struct gstore_request
 	uint64		 list_max;
 	const int64 *after;
 	int			 after_words;
-	/* Of marked rows: if no more than these pass, a list of them with the values of gstore_query.gathered. */
+	/* Of marked rows and of the nearest ones: if no more than these pass, a list of them with the values of gstore_query.gathered. */
 	uint64			gather_max;
 	uint32			nearest; /* points of a search, list_max rows each; 0: it is none */
 	const Relation *inner;	 /* with joins */
@@ -86,6 +86,8 @@ extern void gstore_run_fail(const gstore_run *run) pg_attribute_noreturn();
 
 /* The next piece takes the place of the one before. False: there is none. ERROR if it cannot be fetched. */
 extern bool gstore_run_fetch(gstore_run *run);
+/* Of a run with a session, likewise. False: it cannot be fetched, and why not is written; the session has ended. */
+extern bool gstore_run_try_fetch(gstore_run *run);
 
 /*
  * All records in one array, in the current memory context; the run has none any more. NULL: they cannot be fetched, and why not is written.

@@ -1,8 +1,8 @@
 /*
  * gstore_search(): of each of many vectors the rows of a table that are nearest to it. See docs/gstore_fdw.md, "Many queries at once".
  *
- * The GPU finds the rows for many vectors at a time, and the server reads these by their numbers and computes their distances. What the GPU cannot
- * do is a statement for each vector, by SPI. Both see what the calling statement sees.
+ * The GPU finds the rows for many vectors at a time, and returns them with the values of most columns. The server reads the others by the rows' numbers, and computes
+ * their distances. What the GPU cannot do is a statement for each vector, by SPI. Both see what the calling statement sees.
  */
 #include "postgres.h"
 
@@ -38,18 +38,28 @@
 #include "utils/snapmgr.h"
 
 #include "postgres/compat.h"
+#include "postgres/qual.h"
 #include "postgres/query_compile.h"
 #include "postgres/query_run.h"
+#include "postgres/query_word.h"
 #include "postgres/reload.h"
 #include "postgres/scan.h"
 #include "postgres/settings.h"
 #include "postgres/table.h"
+#include "postgres/uniform.h"
 #include "postgres/whole.h"
 
 PG_FUNCTION_INFO_V1(gstore_search);
 
-#define QUERIES_MOST	1024	  /* at a time */
-#define READ_ROWS		256		  /* likewise */
+#define QUERIES_MOST   1024		  /* at a time */
+#define READ_ROWS	   256		  /* likewise */
+#define GATHERED_BYTES (8u << 20) /* of a query's rows */
+#define GATHERED_MOST  32		  /* columns, beside vectors */
+#define ORDER_WORDS	   3
+/* Words of records of query_gather: the key, which values are NULL, the row, values. */
+#define RECORD_NULLS	1
+#define RECORD_ROW		2
+#define RECORD_VALUES	3
 #define ROWS_MOST		(1 << 20) /* for each */
 #define QUERY_BYTES		4096	  /* of device memory for one, beside its vector and lists, about */
 #define LIST_ROWS_LEAST 4096
@@ -57,6 +67,7 @@ PG_FUNCTION_INFO_V1(gstore_search);
 typedef struct search
 {
 	Relation	   relation;
+	int			   column;	 /* its attribute number */
 	Node		  *distance; /* column op $1 */
 	Node		  *filter;	 /* NULL: all rows */
 	Oid			   query_type;
@@ -129,31 +140,69 @@ find_column(Relation relation, const char *name)
 	return number;
 }
 
-/* Each row of a matrix, or the array, where vectors are arrays themselves. */
+/* Of elements by value, without NULL, which lie one behind the other. */
 static void
-split_matrix(search *s, ArrayType *array)
+copy_rows(search *s, ArrayType *array, int width, Size length)
+{
+	const Size bytes = (Size) width * length;
+
+	for (int i = 0; i < s->query_count; i++)
+	{
+		ArrayType *row = palloc(ARR_OVERHEAD_NONULLS(1) + bytes);
+
+		SET_VARSIZE(row, ARR_OVERHEAD_NONULLS(1) + bytes);
+		row->ndim = 1;
+		row->dataoffset = 0;
+		row->elemtype = ARR_ELEMTYPE(array);
+		ARR_DIMS(row)[0] = width;
+		ARR_LBOUND(row)[0] = 1;
+		memcpy(ARR_DATA_PTR(row), ARR_DATA_PTR(array) + (Size) i * bytes, bytes);
+		s->queries[i] = PointerGetDatum(row);
+	}
+}
+
+static void
+construct_rows(search *s, ArrayType *array, int width)
 {
 	const Oid element = ARR_ELEMTYPE(array);
 	int16	  length;
 	bool	  by_value, *nulls;
 	char	  align;
 	Datum	 *elements;
-	int		  count, width, one = 1;
+	int		  count, one = 1;
+
+	get_typlenbyvalalign(element, &length, &by_value, &align);
+	deconstruct_array(array, element, length, by_value, align, &elements, &nulls, &count);
+	for (int i = 0; i < s->query_count; i++)
+		s->queries[i] = PointerGetDatum(construct_md_array(elements + i * width, nulls + i * width,
+														   1, &width, &one, element, length,
+														   by_value, align));
+}
+
+/* Each row of a matrix, or the array, where vectors are arrays themselves. */
+static void
+split_matrix(search *s, ArrayType *array)
+{
+	const Oid element = ARR_ELEMTYPE(array);
+	int16	  length;
+	bool	  by_value;
+	char	  align;
+	int		  count, width;
 
 	if (ARR_NDIM(array) > 2)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("vectors of gstore_search() are rows of an array of two dimensions")));
 	get_typlenbyvalalign(element, &length, &by_value, &align);
-	deconstruct_array(array, element, length, by_value, align, &elements, &nulls, &count);
+	count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	width = ARR_NDIM(array) == 2 ? ARR_DIMS(array)[1] : count;
 	s->query_type = get_array_type(element);
 	s->query_count = count == 0 ? 0 : count / width;
 	s->queries = palloc(sizeof(Datum) * (Size) (s->query_count + 1));
-	for (int i = 0; i < s->query_count; i++)
-		s->queries[i] = PointerGetDatum(construct_md_array(elements + i * width, nulls + i * width,
-														   1, &width, &one, element, length,
-														   by_value, align));
+	if (by_value && !array_contains_nulls(array))
+		copy_rows(s, array, width, (Size) length);
+	else
+		construct_rows(s, array, width);
 }
 
 static void
@@ -261,67 +310,71 @@ put_row(search *s, int query, Datum distance, bool null, Datum row)
 /* What queries [first, limit) need while they run. */
 typedef struct gpu_search
 {
-	search	   *s;
-	int			first, limit;
-	EState	   *estate;
-	gstore_view view;
-	uint64	   *entries; /* two words each: of every query as many, in its order; the row is UINT64_MAX of those that are none */
-	uint64		count;
+	search		*s;
+	int			 first, limit;
+	EState		*estate;
+	gstore_view	 view;
+	gstore_query query;
+	gstore_run	 run;
+	/* Records of whole queries, and their order: of each the distance's key, the row, and which record it is. */
+	uint64 *records, *order;
+	uint64	each, room, count; /* records of a query; that there is room for; that are there */
 	/* To return rows: */
 	ParamListInfo	parameters;
 	ExprState	   *distance;
 	TupleTableSlot *slot;
-	gstore_output  *output;
+	uint8		   *vector_value;
+	gstore_output  *output; /* of columns that records do not have */
 	Bitmapset	   *columns;
 	int			   *indexes, index_count;
 	gstore_batch   *batches[READ_ROWS];
 } gpu_search;
 
-/* Each query's entries, by distance and row. False: they cannot be fetched. */
-static bool
-take_entries(gpu_search *g, gstore_run *run)
+/* Columns whose values records have; others are read by the rows' numbers. */
+static void
+choose_gathered(gpu_search *g)
 {
-	const uint64 queries = (uint64) (g->limit - g->first);
-	uint64		 found = 0, each;
+	const TupleDesc descriptor = RelationGetDescr(g->s->relation);
 
-	g->entries = gstore_run_take(run, &g->count);
-	if (g->entries == NULL)
-		return false;
-	each = g->count / queries;
-	if (g->count % queries != 0 || each > (uint64) g->s->k)
-		elog(ERROR, "the executor of queries has returned no valid result");
-	for (uint64 i = 0; i < g->count; i++)
+	for (int i = 0; i < descriptor->natts; i++)
 	{
-		if (g->entries[2 * i + 1] == UINT64_MAX)
+		const Form_pg_attribute column = TupleDescAttr(descriptor, i);
+		const Oid type = column->attisdropped ? InvalidOid : getBaseType(column->atttypid);
+
+		if (!OidIsValid(type) || type == NUMERICOID || gstore_type_family(type) == 0 ||
+			list_length(g->query.gathered) == GATHERED_MOST)
 			continue;
-		if (g->entries[2 * i + 1] >= g->view.rows)
-			elog(ERROR, "the executor of queries has returned no valid result");
-		found++;
+		g->query.gathered = lappend_int(g->query.gathered, i + 1);
+		g->query.gathered_types = lappend_oid(g->query.gathered_types, type);
 	}
-	gstore_query_count(run->kind, GSTORE_QUERY_ROWS_RETURNED, found);
-	for (uint64 i = 0; i < queries; i++)
-		gstore_sort_records(g->entries + 2 * i * each, each, 2, 2);
-	return true;
+}
+
+/* If those of a query take little memory. */
+static bool
+may_gather(const gpu_search *g)
+{
+	const gstore_column *column = &g->view.columns[g->s->column - 1];
+	const uint64		 words = (uint64) list_length(g->query.gathered) + RECORD_VALUES;
+
+	return g->s->column <= g->view.column_count && !column->dropped && gstore_is_uniform(column) &&
+		(uint64) g->s->k * (gstore_stride(column) + words * sizeof(uint64)) <= GATHERED_BYTES;
 }
 
 static bool
 run_program(gpu_search *g, gstore_compiled *compiled)
 {
-	gstore_run			 run = {0};
 	const gstore_request request = {.compiled = compiled,
 									.context = GetPerTupleExprContext(g->estate),
 									.relation = g->s->relation,
 									.view = &g->view,
 									.list_max = (uint64) g->s->k,
+									.gather_max = g->query.gathers_vectors ? PG_UINT64_MAX : 0,
 									.nearest = (uint32) (g->limit - g->first)};
 
-	if (!gstore_run_begin(&run, &request) || !take_entries(g, &run))
-	{
-		strlcpy(g->s->why, run.why, sizeof g->s->why);
-		return false;
-	}
-	gstore_run_end(&run);
-	return true;
+	if (gstore_run_begin(&g->run, &request))
+		return true;
+	strlcpy(g->s->why, g->run.why, sizeof g->s->why);
+	return false;
 }
 
 /* False: it is not for the GPU, or the GPU cannot now. */
@@ -331,17 +384,17 @@ find_rows(gpu_search *g)
 	search			*s = g->s;
 	const Snapshot	 snapshot = gstore_register_snapshot(s->relation, GetActiveSnapshot(), NULL);
 	PlanState		*parent = (PlanState *) makeNode(ResultState);
-	gstore_query	 query = {.sink = GSTORE_SINK_NEAREST,
+	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
+	int				 count;
+
+	g->query = (gstore_query){.sink = GSTORE_SINK_NEAREST,
 							  .relation = 1,
 							  .table = RelationGetRelid(s->relation),
 							  .distance = s->distance,
 							  .points = s->queries + g->first,
 							  .point_count = g->limit - g->first};
-	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
-	int				 count;
-
 	if (s->filter != NULL)
-		query.filters = make_ands_implicit((Expr *) canonicalize_qual(
+		g->query.filters = make_ands_implicit((Expr *) canonicalize_qual(
 			(Expr *) expression_planner((Expr *) copyObject(s->filter)), false));
 	gstore_note_read(s->relation, snapshot);
 	count = gstore_choose_rows(s->relation, snapshot, false, true, ranges);
@@ -355,7 +408,9 @@ find_rows(gpu_search *g)
 		return false;
 	}
 	parent->state = g->estate;
-	return run_program(g, gstore_query_prepare(&query, parent));
+	choose_gathered(g);
+	g->query.gathers_vectors = may_gather(g);
+	return run_program(g, gstore_query_prepare(&g->query, parent));
 }
 
 static void
@@ -371,73 +426,178 @@ begin_rows(gpu_search *g)
 	g->slot = MakeSingleTupleTableSlot(descriptor, &TTSOpsVirtual);
 	g->output = gstore_output_create(descriptor->natts);
 	g->indexes = palloc(sizeof(int) * (Size) (descriptor->natts + 1));
+	if (g->run.gathered)
+		g->vector_value = palloc(gstore_uniform_width(&g->view.columns[g->s->column - 1]));
 	for (int i = 0; i < descriptor->natts; i++)
-		if (!TupleDescAttr(descriptor, i)->attisdropped)
+		if (!TupleDescAttr(descriptor, i)->attisdropped &&
+			!(g->run.gathered && (i + 1 == g->s->column || list_member_int(g->query.gathered, i + 1))))
 		{
 			g->columns = bms_add_member(g->columns, i + 1);
 			g->indexes[g->index_count++] = i;
 		}
-	for (int i = 0; i < READ_ROWS; i++)
+	for (int i = 0; i < READ_ROWS && g->index_count > 0; i++)
 		g->batches[i] = gstore_batch_create(descriptor->natts);
 }
 
-/* A row of a query's, which has been read into the batch. */
+/* Values that the record has, into the slot. */
 static void
-return_row(gpu_search *g, int query, const gstore_batch *batch, uint64 row)
+put_gathered(gpu_search *g, const uint64 *record)
 {
-	ExprContext	 *context = GetPerTupleExprContext(g->estate);
-	MemoryContext old;
-	Datum		  distance;
-	bool		  null;
+	const uint64   *value = record + RECORD_VALUES;
+	const ListCell *number, *type;
+	int				bit = 1; /* the first one is the row's number */
+
+	forboth(number, g->query.gathered, type, g->query.gathered_types)
+	{
+		const int at = lfirst_int(number) - 1;
+
+		g->slot->tts_isnull[at] = (record[RECORD_NULLS] >> bit++ & 1) != 0;
+		g->slot->tts_values[at] = gstore_stack_value((int64) *value++, lfirst_oid(type), 0);
+	}
+	gstore_uniform_restore(&g->view.columns[g->s->column - 1], (const uint8 *) value, 1,
+						   g->vector_value);
+	g->slot->tts_values[g->s->column - 1] = PointerGetDatum(g->vector_value);
+	g->slot->tts_isnull[g->s->column - 1] = false;
+}
+
+/* batch: with the columns that the record does not have; NULL: there are none. */
+static void
+return_row(gpu_search *g, uint64 number, const gstore_batch *batch)
+{
+	const TupleDesc descriptor = g->slot->tts_tupleDescriptor;
+	const int		query = g->s->done + (int) (number / g->each);
+	ExprContext	   *context = GetPerTupleExprContext(g->estate);
+	MemoryContext	old;
+	Datum			distance;
+	bool			null;
 
 	ExecClearTuple(g->slot);
-	gstore_output_begin(g->output, batch, &g->view, g->indexes, g->index_count);
-	memset(g->slot->tts_isnull, true, sizeof(bool) * (Size) g->slot->tts_tupleDescriptor->natts);
-	gstore_output_fill(g->output, 0, g->slot);
+	memset(g->slot->tts_isnull, true, sizeof(bool) * (Size) descriptor->natts);
+	if (g->run.gathered)
+		put_gathered(g, g->records + number * (uint64) g->run.words);
+	if (batch != NULL)
+	{
+		gstore_output_begin(g->output, batch, &g->view, g->indexes, g->index_count);
+		gstore_output_fill(g->output, 0, g->slot);
+	}
 	ExecStoreVirtualTuple(g->slot);
 	g->parameters->params[0].value = g->s->queries[query];
 	context->ecxt_scantuple = g->slot;
 	old = MemoryContextSwitchTo(context->ecxt_per_tuple_memory);
 	distance = ExecEvalExpr(g->distance, context, &null);
-	put_row(g->s, query, distance, null, ExecFetchSlotHeapTupleDatum(g->slot));
+	put_row(g->s, query, distance, null,
+			HeapTupleGetDatum(heap_form_tuple(descriptor, g->slot->tts_values, g->slot->tts_isnull)));
 	MemoryContextSwitchTo(old);
 	ResetExprContext(context);
 }
 
-/* Entries [from, limit), which are READ_ROWS at most. */
+/* So many in the order, READ_ROWS at most. */
 static void
-return_rows(gpu_search *g, uint64 from, uint64 limit)
+return_rows(gpu_search *g, const uint64 *order, int count)
 {
-	const uint64 each = g->count / (uint64) (g->limit - g->first);
-	int			 count = 0;
-
-	for (uint64 i = from; i < limit; i++)
-		if (g->entries[2 * i + 1] != UINT64_MAX)
-			gstore_batch_move(g->batches[count++], g->entries[2 * i + 1], 1);
-	if (count > 0)
+	if (g->index_count > 0)
+	{
+		for (int i = 0; i < count; i++)
+			gstore_batch_move(g->batches[i], order[i * ORDER_WORDS + 1], 1);
 		(void) gstore_read_batches(g->batches, count, &g->view, g->columns);
-	count = 0;
-	for (uint64 i = from; i < limit; i++)
-		if (g->entries[2 * i + 1] != UINT64_MAX)
-			return_row(g, g->first + (int) (i / each), g->batches[count++], g->entries[2 * i + 1]);
+	}
+	for (int i = 0; i < count; i++)
+		return_row(g, order[i * ORDER_WORDS + 2], g->index_count > 0 ? g->batches[i] : NULL);
+}
+
+/* The order of those that are there, by query, distance and row, without those that are none. How many. */
+static uint64
+order_records(gpu_search *g)
+{
+	uint64 found = 0;
+
+	for (uint64 at = 0; at < g->count; at += g->each)
+	{
+		const uint64 before = found;
+
+		for (uint64 i = at; i < at + g->each; i++)
+		{
+			const uint64 *record = g->records + i * (uint64) g->run.words;
+			const bool	  is_none = g->run.gathered ? (record[RECORD_NULLS] & 1) != 0
+													: record[1] == PG_UINT64_MAX;
+			const uint64  row = record[g->run.gathered ? RECORD_ROW : 1];
+
+			if (is_none)
+				continue;
+			if (row >= g->view.rows)
+				elog(ERROR, "the executor of queries has returned no valid result");
+			memcpy(&g->order[ORDER_WORDS * found++], (uint64[]){record[0], row, i},
+				   ORDER_WORDS * sizeof(uint64));
+		}
+		gstore_sort_records(g->order + ORDER_WORDS * before, found - before, ORDER_WORDS, 2);
+	}
+	return found;
+}
+
+static void
+return_queries(gpu_search *g)
+{
+	const uint64 found = order_records(g);
+
+	for (uint64 at = 0; at < found; at += READ_ROWS)
+	{
+		CHECK_FOR_INTERRUPTS();
+		return_rows(g, g->order + ORDER_WORDS * at, (int) Min(READ_ROWS, found - at));
+	}
+	gstore_query_count(g->run.kind, GSTORE_QUERY_ROWS_RETURNED, found);
+	g->s->done += (int) (g->count / g->each);
+	g->count = 0;
+}
+
+/* All records, of as many whole queries at a time as have READ_ROWS rows. False: the next ones cannot be fetched. */
+static bool
+return_all(gpu_search *g)
+{
+	const Size words = (Size) g->run.words;
+
+	do
+		for (gstore_run *run = &g->run; run->at < run->count;)
+		{
+			const uint64 more = Min(g->room - g->count, run->count - run->at);
+
+			memcpy(g->records + g->count * words, run->records + run->at * words,
+				   sizeof(uint64) * words * more);
+			g->count += more;
+			run->at += more;
+			if (g->count == g->room)
+				return_queries(g);
+		}
+	while (g->run.session != NULL && gstore_run_try_fetch(&g->run));
+	if (g->s->done + (int) (g->count / g->each) < g->limit)
+	{
+		strlcpy(g->s->why, g->run.why, sizeof g->s->why);
+		return false;
+	}
+	return_queries(g);
+	return true;
 }
 
 static bool
 search_on_gpu(search *s, int first, int limit)
 {
-	gpu_search g = {.s = s, .first = first, .limit = limit, .estate = CreateExecutorState()};
-	const bool done = find_rows(&g);
+	const uint64 queries = (uint64) (limit - first);
+	gpu_search	 g = {.s = s, .first = first, .limit = limit, .estate = CreateExecutorState()};
+	bool		 done = find_rows(&g);
 
-	if (done && g.count > 0)
+	if (done && g.run.total > 0)
 	{
+		g.each = g.run.total / queries;
+		if (g.run.total % queries != 0 || g.each > (uint64) s->k)
+			elog(ERROR, "the executor of queries has returned no valid result");
+		g.room = g.each * Max(READ_ROWS / g.each, 1);
+		g.records = MemoryContextAllocHuge(CurrentMemoryContext,
+										   sizeof(uint64) * g.room * (Size) g.run.words);
+		g.order = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(uint64) * g.room * ORDER_WORDS);
 		begin_rows(&g);
-		for (uint64 at = 0; at < g.count; at += READ_ROWS)
-		{
-			CHECK_FOR_INTERRUPTS();
-			return_rows(&g, at, Min(at + READ_ROWS, g.count));
-		}
+		done = return_all(&g);
 		ExecDropSingleTupleTableSlot(g.slot);
 	}
+	gstore_run_end(&g.run);
 	FreeExecutorState(g.estate);
 	return done;
 }
@@ -543,6 +703,7 @@ begin_search(FunctionCallInfo fcinfo, search *s)
 	s->result = (ReturnSetInfo *) fcinfo->resultinfo;
 	s->relation = open_table(get_fn_expr_argtype(fcinfo->flinfo, 0));
 	number = find_column(s->relation, NameStr(*PG_GETARG_NAME(1)));
+	s->column = number;
 	column = TupleDescAttr(RelationGetDescr(s->relation), number - 1);
 	queries = PG_GETARG_ARRAYTYPE_P(2);
 	if (OidIsValid(get_base_element_type(column->atttypid)))

@@ -215,7 +215,7 @@ static bool write_results(gquery_query *q, const area *a)
         if (!gquery_write_records(q, NULL, 0, a->record_words))
             return false;
     } else if (!gquery_take_block(q, a->count * a->record_words * sizeof(uint64_t), &q->gathered) ||
-               !gquery_gather_values(q, a->count, a->tables, q->c->query.batched == 0) ||
+               !gquery_gather_values(q, &q->passed, a->count, a->tables, q->c->query.batched == 0) ||
                !gquery_write_block(q, &q->gathered, a->count, a->record_words, false)) {
         return false;
     }

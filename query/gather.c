@@ -116,6 +116,22 @@ GVM_DEVICE uint64_t add_bias(uint64_t v, uint32_t form, int64_t bias)
     return bias == 0 || (int64_t)v == least || (int64_t)v == ~least ? v : v + (uint64_t)bias;
 }
 
+/* Bytes 8 * word and those behind it. */
+GVM_DEVICE uint64_t vector_word(const gquery_gather *p, uint64_t row, uint32_t word)
+{
+    const uint8_t *bytes = (const uint8_t *)(uintptr_t)p->vectors.values + row * p->vector_bytes;
+    uint64_t v = 0;
+    uint32_t i;
+
+    if (row == ~(uint64_t)0)
+        return 0;
+    if (p->vector_bytes % 8 == 0)
+        return ((const uint64_t *)(uintptr_t)bytes)[word];
+    for (i = 8 * word; i < 8 * word + 8 && i < p->vector_bytes; i++)
+        v |= (uint64_t)bytes[i] << i % 8 * 8;
+    return v;
+}
+
 /* rows: of each table one. */
 GVM_DEVICE uint64_t record_word(const gquery_gather *p, const uint64_t *rows, uint32_t word)
 {
@@ -124,6 +140,8 @@ GVM_DEVICE uint64_t record_word(const gquery_gather *p, const uint64_t *rows, ui
 
     if (word == 0)
         return rows[0];
+    if (word >= 2 + p->columns)
+        return vector_word(p, rows[p->vectors.table], word - 2 - p->columns);
     if (word > 1) {
         const gquery_source *source = &p->sources[word - 2];
         const uint64_t row = rows[source->table];
@@ -140,7 +158,7 @@ GVM_DEVICE uint64_t record_word(const gquery_gather *p, const uint64_t *rows, ui
 
 GVM_KERNEL(query_gather, gquery_gather, p)
 {
-    const uint64_t words = p.columns + 2 - p.skipped, all = p.count * words;
+    const uint64_t words = p.columns + 2 - p.skipped + p.vector_words, all = p.count * words;
     uint64_t at;
 
     for (at = gvm_thread_global(); at < all; at += gvm_thread_count())

@@ -22,9 +22,9 @@ typedef struct gquery_marks {
     uint32_t each, parts;
 } gquery_marks;
 
-/* query_gather: a record of 2 + `columns` words for each of `count` rows: its number, which columns are NULL (bit i: column i), the values as the
- * stack of query/program.h has them, 0 where they are NULL. Of rows that are joined there is a number for each table; records are
- * without them. */
+/* query_gather: a record for each of `count` rows, of 2 + `columns` words and those of a vector: its number, which columns are NULL (bit i: column i), the values as the
+ * stack of query/program.h has them, 0 where they are NULL; the vector's bytes, and zeros behind them. Of rows that are joined there is a number for each table; records are
+ * without them. Entries (query/search.h) are taken for two tables: the key for the row of the first one, with which records begin. */
 typedef struct gquery_gather {
     uint64_t rows; /* uint64_t, `tables` of each; all ones: there is none, and the table's columns are NULL */
     uint64_t count;
@@ -35,6 +35,8 @@ typedef struct gquery_gather {
     uint32_t forms[GQUERY_COLUMNS_MAX]; /* gquery_form, or one of the above */
     int64_t biases[GQUERY_COLUMNS_MAX]; /* gquery_column.bias */
     gquery_source sources[GQUERY_COLUMNS_MAX];
+    gquery_source vectors; /* of so many bytes each, which are as many words; `columns` says nothing of them. 0: none */
+    uint32_t vector_bytes, vector_words;
 } gquery_gather;
 
 #endif

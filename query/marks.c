@@ -20,7 +20,8 @@ static bool is_gathered(const gquery_query *q, uint32_t wanted)
     const gquery_column *column = &p->columns[number < p->column_count ? number : 0];
 
     if ((wanted & GQUERY_GATHER_ROW) != 0)
-        return q->shape.appended && has_rows(q, wanted & ~GQUERY_GATHER_ROW);
+        return (q->shape.appended || q->c->query.nearest > 0) &&
+               has_rows(q, wanted & ~GQUERY_GATHER_ROW);
     return number < p->column_count && has_rows(q, column->table) &&
            ((wanted & GQUERY_GATHER_HIGH) == 0 || column->form == GQUERY_DECIMAL) &&
            (column->form < GQUERY_DECIMAL || (q->shape.appended && !gquery_is_text(column->form)));
@@ -32,6 +33,8 @@ bool gquery_marks_check(gquery_query *q)
 
     if (w->gather_count > GQUERY_COLUMNS_MAX || (w->gather_max > 0 && !q->shape.marked))
         return gquery_refuse(q, "columns are gathered of marked rows");
+    if (w->gather_vectors != 0 && w->nearest == 0)
+        return gquery_refuse(q, "vectors are gathered of the nearest rows");
     for (uint32_t i = 0; i < w->gather_count; i++)
         if (!is_gathered(q, w->gather[i]))
             return gquery_refuse(q, "there is no such column to be gathered");
@@ -112,15 +115,27 @@ static bool list(gquery_query *q, gquery_marks *m)
            launch_parts(q, q->device->list_marks, m);
 }
 
-bool gquery_gather_values(gquery_query *q, uint64_t rows, uint32_t tables, uint32_t skipped)
+uint32_t gquery_gathered_words(const gquery_query *q)
 {
     const gquery_window *w = &q->c->query;
-    gquery_gather g = {.rows = q->passed.address,
-                       .count = rows,
+
+    return 2 + w->gather_count + (w->gather_vectors != 0 ? (w->distances[0].stride + 7) / 8 : 0);
+}
+
+bool gquery_gather_values(gquery_query *q, const gquery_block *rows, uint64_t count,
+                          uint32_t tables, uint32_t skipped)
+{
+    const gquery_window *w = &q->c->query;
+    const uint32_t keyed = w->nearest > 0;
+    gquery_gather g = {.rows = rows->address,
+                       .count = count,
                        .out = q->gathered.address,
                        .tables = tables,
                        .skipped = skipped,
-                       .columns = w->gather_count};
+                       .columns = w->gather_count,
+                       .vectors = {.values = q->vectors[0].launch.values, .table = keyed},
+                       .vector_bytes = w->distances[0].stride,
+                       .vector_words = gquery_gathered_words(q) - 2 - w->gather_count};
 
     for (uint32_t i = 0; i < g.columns; i++) {
         const uint32_t number = w->gather[i] & ~GQUERY_GATHER_HIGH;
@@ -128,34 +143,32 @@ bool gquery_gather_values(gquery_query *q, uint64_t rows, uint32_t tables, uint3
 
         if ((number & GQUERY_GATHER_ROW) != 0) {
             g.forms[i] = GQUERY_ROW_NUMBER;
-            g.sources[i] = (gquery_source){.values = g.rows, .table = number & ~GQUERY_GATHER_ROW};
+            g.sources[i] = (gquery_source){.values = g.rows,
+                                           .table = (number & ~GQUERY_GATHER_ROW) + keyed};
             continue;
         }
         column = &w->program.columns[number];
         g.forms[i] = number == w->gather[i] ? column->form : GQUERY_DECIMAL_HIGH;
         g.biases[i] = column->form == GQUERY_I32 || column->form == GQUERY_I64 ? column->bias : 0;
         g.sources[i] = q->scan.sources[number];
+        g.sources[i].table += keyed;
     }
-    return gquery_launch(q, q->device->gather, gquery_count_blocks(q, rows * (g.columns + 2)),
+    return gquery_launch(q, q->device->gather,
+                         gquery_count_blocks(q, count * gquery_gathered_words(q)),
                          q->device->threads, 0, &g);
-}
-
-static uint32_t record_words(const gquery_query *q)
-{
-    return 2 + q->c->query.gather_count;
 }
 
 /* For row numbers and records. */
 static bool has_room(const gquery_query *q, uint64_t rows)
 {
     return gquery_scratch_size(rows * sizeof(uint64_t)) +
-               gquery_scratch_size(rows * record_words(q) * sizeof(uint64_t)) <=
+               gquery_scratch_size(rows * gquery_gathered_words(q) * sizeof(uint64_t)) <=
            gquery_room(q);
 }
 
 static bool write_list(gquery_query *q, gquery_marks *m, uint64_t rows)
 {
-    const uint32_t words = record_words(q);
+    const uint32_t words = gquery_gathered_words(q);
 
     if (rows == 0) {
         if (!gquery_write_records(q, NULL, 0, words))
@@ -165,7 +178,7 @@ static bool write_list(gquery_query *q, gquery_marks *m, uint64_t rows)
     }
     return gquery_take_block(q, rows * sizeof(uint64_t), &q->passed) &&
            gquery_take_block(q, rows * words * sizeof(uint64_t), &q->gathered) && list(q, m) &&
-           gquery_gather_values(q, rows, 1, 0) &&
+           gquery_gather_values(q, &q->passed, rows, 1, 0) &&
            gquery_write_block(q, &q->gathered, rows, words, true);
 }
 

@@ -175,6 +175,21 @@ static bool run_slices(gquery_query *q, nearest *n)
     return true;
 }
 
+/* Entries, or, if they are few enough and there is room, records with the values of their rows. */
+static bool write_results(gquery_query *q, const nearest *n)
+{
+    const uint64_t entries = n->queries * n->k;
+    const uint32_t words = gquery_gathered_words(q);
+
+    gquery_give_block(q, &q->list);
+    if (entries > q->c->query.gather_max ||
+        gquery_scratch_size(entries * words * sizeof(uint64_t)) > gquery_room(q))
+        return gquery_write_block(q, &q->kept, entries, ENTRY_WORDS, false);
+    return gquery_take_block(q, entries * words * sizeof(uint64_t), &q->gathered) &&
+           gquery_gather_values(q, &q->kept, entries, 2, 0) &&
+           gquery_write_block(q, &q->gathered, entries, words, true);
+}
+
 bool gquery_run_nearest(gquery_query *q)
 {
     const gquery_window *w = &q->c->query;
@@ -188,6 +203,5 @@ bool gquery_run_nearest(gquery_query *q)
     if (!gquery_mark(q))
         return false;
     n.rows = slice_rows(q, &n);
-    return take_memory(q, &n) && run_slices(q, &n) &&
-           gquery_write_block(q, &q->kept, n.queries * n.k, ENTRY_WORDS, false);
+    return take_memory(q, &n) && run_slices(q, &n) && write_results(q, &n);
 }

@@ -103,7 +103,7 @@ typedef struct gquery_query {
     gquery_vectors vectors[GQUERY_DISTANCES_MAX];
     gquery_block dead, batch, groups, distances;
     gquery_block marked, passed; /* marks.c: a bitmap, row numbers; these appended.c's, too */
-    gquery_block gathered;       /* marks.c, appended.c, stages.c: records */
+    gquery_block gathered;       /* marks.c, appended.c, stages.c, nearest.c: records */
     uint32_t numbered;           /* texts.c */
     gquery_numbers numbers[GQUERY_KEYS_MAX];
     gquery_block number_block;
@@ -221,8 +221,10 @@ bool gquery_marks_check(gquery_query *q);
 bool gquery_run_marks(gquery_query *q);
 /* The bitmap of a program that ends in GQUERY_MARK, into q->marked; there are rows. */
 bool gquery_mark(gquery_query *q);
-/* Records of query_gather of so many rows in q->passed, into q->gathered. */
-bool gquery_gather_values(gquery_query *q, uint64_t rows, uint32_t tables, uint32_t skipped);
+/* Records of query_gather of so many rows, into q->gathered; of entries, with `nearest`. */
+bool gquery_gather_values(gquery_query *q, const gquery_block *rows, uint64_t count,
+                          uint32_t tables, uint32_t skipped);
+uint32_t gquery_gathered_words(const gquery_query *q);
 
 /* ---- appended.c */
 

@@ -107,10 +107,11 @@ typedef struct gquery_window {
      * it marks count, if their vector is not NULL. */
     uint32_t nearest;
     int64_t after[GQUERY_ENTRY_WORDS_MAX];
-    /* Of GQUERY_MARK: if no more rows pass than gather_max, a list of them is wanted, with the values of these columns of the program. */
+    /* Of GQUERY_MARK: if no more rows pass than gather_max, a list of them is wanted, with the values of these columns of the program; with `nearest`, if there are no more entries. */
     uint64_t gather_max;
     uint32_t gather_count;
     uint32_t gather[GQUERY_COLUMNS_MAX];
+    uint32_t gather_vectors; /* not 0: with `nearest`, the vectors, too */
     /* Stages: further programs, each of the groups of the one before, whose rows are these (GQUERY_GROUPS). Their lists have all groups where list_max says so,
      * and are not continued; marks are of tables alone. */
     uint32_t stage_count;
@@ -122,7 +123,7 @@ typedef struct gquery_window {
     gquery_wanted_text texts[GQUERY_KEYS_MAX];
     /* Results, of which those of GQUERY_APPEND over a batch begin with the number of its row. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries (query/search.h), in any order; where these are of groups,
      * each with its group's words behind it. Of GQUERY_MARK the bitmap, 64 rows a record, or, if `gathered`, a record of query/gather.h's query_gather for each row that passes, ascending. With `nearest` entries
-     * of 2 words, the distance by GQUERY_ORDER_KEY and the row, in any order: as many of each query, in the order of these; a row of -1 is none. Of GQUERY_APPEND a record for
+     * of 2 words, the distance by GQUERY_ORDER_KEY and the row, in any order: as many of each query, in the order of these; a row of -1 is none; or, if `gathered`, a record of query_gather for each of these. Of GQUERY_APPEND a record for
      * each joined row, in any order: which of the columns are NULL (bit i: column i), their values. */
     uint64_t record_count; /* in all */
     /* Behind a group each of `texts`, in so many words: its bytes' number, then the bytes, and zeros behind them. */

@@ -65,7 +65,7 @@ Window = layout(
     "Window", magic=U32, version=U32, used=U64, begun=U32, role=U32, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], batched=U32, batch=Span, program=Program,
     builds=Span * (N["GQUERY_TABLES_MAX"] - 1), distance_count=U32,
     distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + N["GQUERY_TABLES_MAX"]),
-    gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"], stage_count=U32, stages=Span * N["GQUERY_STAGES_MAX"],
+    gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"], gather_vectors=U32, stage_count=U32, stages=Span * N["GQUERY_STAGES_MAX"],
     first_row=U64, slice_rows=U64, text_count=U32, texts=WantedText * N["GQUERY_KEYS_MAX"],
     record_count=U64, text_words=U32 * N["GQUERY_KEYS_MAX"], record_words=U32, more=U32, gathered=U32, records=Span, next_row=U64, next_slice_rows=U64, cost=Cost,
 )  # fmt: skip
@@ -174,8 +174,8 @@ class Client:
         self.socket.close()
         os.close(self.memory)
 
-    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), nearest=0, gather_max=0, gather=(), stages=(), texts=(), role=0):
-        """columns: attribute, type, form, and a bias, if it has one; after: an entry; distances: (Distance, its query); nearest: queries of the only distance, one behind the other; gather: columns' places; stages: (a program, numbers of the words that are its columns); texts: (key, column)."""
+    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), nearest=0, gather_max=0, gather=(), vectors=False, stages=(), texts=(), role=0):
+        """columns: attribute, type, form, and a bias, if it has one; after: an entry; distances: (Distance, its query); nearest: queries of the only distance, one behind the other; gather: columns' places; vectors: are gathered, too; stages: (a program, numbers of the words that are its columns); texts: (key, column)."""
         w = self.window
         ctypes.memset(ctypes.byref(w), 0, ctypes.sizeof(w))
         w.magic, w.version, w.role, w.table_count, w.scratch_bytes_max = MAGIC, N["GQUERY_VERSION"], role, 1, scratch
@@ -185,7 +185,7 @@ class Client:
         w.tables[0].dead = Span(at, len(dead))
         at += len(dead)
         w.list_max, w.continued, w.nearest, w.distance_count = entries, after is not None, nearest, len(distances)
-        w.gather_max, w.gather_count = gather_max, len(gather)
+        w.gather_max, w.gather_count, w.gather_vectors = gather_max, len(gather), vectors
         for i, column in enumerate(gather[: N["GQUERY_COLUMNS_MAX"]]):
             w.gather[i] = column
         for i, word in enumerate(after or ()):

@@ -615,6 +615,20 @@ class Distances:
                 for i, point in enumerate(points):
                     wanted = sorted((l1(value, point), row) for row, value in enumerate(values) if value and row >= 100)[:7]
                     expect(sorted(row for _, row in found[7 * i : 7 * i + 7]), sorted(row for _, row in wanted), f"rows nearest to query {i}")
+            # With values: of the key, the row, `id`, which is not NULL, and the vector.
+            more = {"columns": (ID,), "distances": [(distance, joined)], "nearest": nearest, "gather": (N["GQUERY_GATHER_ROW"], 0), "vectors": True}
+            found = client.run(self.token, self.ROWS, (above, 0), entries=7, gather_max=7 * nearest, **more)
+            expect(client.window.gathered, 1, "there are records")
+            for i, (key, nulls, row, number, *words) in enumerate(found):
+                expect((nulls, number), (0, row + 1), "NULLs, and id")
+                expect(struct.pack(f"={len(words)}Q", *words), struct.pack(f"={self.COUNT}f", *values[row]), f"the vector of row {row}")
+                expect(abs(distance_of_key(key - (key >> 63 << 64)) - l1(values[row], points[i // 7])) < 1e-4, True, "the distance")
+            expect(client.run(self.token, self.ROWS, (above, 0), entries=7, gather_max=7 * nearest - 1, **more)[0][1] < self.ROWS, True, "entries alone")
+            expect(client.window.gathered, 0, "entries alone")
+            found = client.run(self.token, self.ROWS, (above, 0), entries=self.ROWS, gather_max=self.ROWS * nearest, **{**more, "nearest": 1, "distances": [(distance, float_point(points[0]))]})
+            rows = [row for row, value in enumerate(values) if value and row >= 100]
+            expect(sorted(row for _, nulls, row, *_ in found if nulls == 0), rows, "all rows")
+            expect({tuple(words) for _, nulls, *words in found if nulls != 0}, {(0,) * (2 + self.COUNT // 2)}, "records of none")
             # As many as there are; of rows that do not count there is none.
             found = client.run(self.token, self.ROWS, (above, 0), columns=(ID,), entries=self.ROWS + 1, distances=[(distance, float_point(points[0]))], nearest=1)
             rows = [row for row, value in enumerate(values) if value and row >= 100]
@@ -630,7 +644,8 @@ class Distances:
             for change in (
                 {"nearest": 1}, {"nearest": 3}, {"nearest": 2**32 - 1}, {"entries": 0}, {"entries": 2**21}, {"entries": 2**64 - 1}, {"program": COUNT}, {"distances": []},
                 {"program": BY_DISTANCE, "columns": (DISTANCE,)}, {"columns": (DISTANCE,)}, {"distances": [(distance, point + point), (distance, point)]},
-                {"nearest": 4097, "distances": [(distance, point * 4097)]},
+                {"nearest": 4097, "distances": [(distance, point * 4097)]}, {"gather": (N["GQUERY_GATHER_ROW"] | 1,)}, {"gather": (N["GQUERY_GATHER_ROW"] | 2**31,)},
+                {"nearest": 0, "entries": 0, "distances": [], "vectors": True},
             ):  # fmt: skip
                 client.write(self.token, self.ROWS, **{**good, **change})
                 expect_verb(client.ask(), "ERROR", "XX000")

@@ -3,7 +3,7 @@
  *     query_gather [CASES [SEED]]
  *
  * Goal: the list has all of these rows and no other, ascending, whatever parts the bitmap has; records have the values that columns have in
- * these rows, of all forms; so they have of rows of several tables. Method: random bitmaps, of few ones and of many, random columns with and without NULLs.
+ * these rows, of all forms; so they have of rows of several tables, with vectors behind them. Method: random bitmaps, of few ones and of many, random columns with and without NULLs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,13 +24,14 @@
 #define ROWS_MAX 20480u
 #define COLUMNS_MAX 5u
 #define TABLES_MAX 3u
+#define VECTOR_WORDS_MAX (2 * COLUMNS_MAX) /* the values of all columns, as vectors */
 #define WORDS_AT 0u
 #define COUNTS_AT (WORDS_AT + ROWS_MAX / 8 + 64)
 #define ROWS_AT (COUNTS_AT + ROWS_MAX / 32 * 8 + 64)
 #define VALUES_AT (ROWS_AT + ROWS_MAX * 8)
 #define NULLS_AT (VALUES_AT + COLUMNS_MAX * ROWS_MAX * 16)
 #define OUT_AT (NULLS_AT + COLUMNS_MAX * (ROWS_MAX / 8 + 8))
-#define BYTES (OUT_AT + ROWS_MAX * (2 + COLUMNS_MAX) * 8)
+#define BYTES (OUT_AT + ROWS_MAX * (2 + COLUMNS_MAX + VECTOR_WORDS_MAX) * 8)
 
 extern const unsigned char gvmi_image_soft_query_gather[];
 extern const unsigned char *const gvmi_image_cuda_query_gather;
@@ -239,6 +240,19 @@ static void draw_joined(gquery_gather *g, uint64_t rows)
             g->sources[c].values = g->rows;
             g->sources[c].nulls = 0;
         }
+    g->vectors = (gquery_source){.values = base + VALUES_AT, .table = (uint32_t)draw(g->tables)};
+    g->vector_bytes = draw(3) == 0 ? 0 : (uint32_t)draw(8 * VECTOR_WORDS_MAX + 1);
+    g->vector_words = (g->vector_bytes + 7) / 8;
+}
+
+static bool check_vector(const gquery_gather *g, const uint64_t *words, uint64_t row)
+{
+    uint8_t wanted[8 * VECTOR_WORDS_MAX] = {0};
+
+    if (row != UINT64_MAX)
+        memcpy(wanted, mirror + VALUES_AT + row * g->vector_bytes, g->vector_bytes);
+    return memcmp(words, wanted, g->vector_words * sizeof *words) == 0 ||
+           WRONG("row %llu: another vector of %u bytes", (unsigned long long)row, g->vector_bytes);
 }
 
 static bool check_joined(const gquery_gather *g)
@@ -267,6 +281,9 @@ static bool check_joined(const gquery_gather *g)
         if (record[0] != nulls)
             return WRONG("joined row %llu: other NULLs", (unsigned long long)i);
         record += 1 + g->columns;
+        if (!check_vector(g, record, numbers[g->vectors.table]))
+            return false;
+        record += g->vector_words;
     }
     return true;
 }
