@@ -21,6 +21,9 @@ all: build ## the same: pgxn install calls it, then install, both with PG_CONFIG
 demo: ## build, then show one story: molecules in a PostgreSQL table in GPU memory, searched there by SQL, a C program and Python
 	@scripts/demo.sh $(BUILD)
 
+demo-cluster: ## build, then show tables spread over three servers and their GPUs, behind a fourth one
+	@scripts/demo-cluster.sh $(BUILD)
+
 check-fast: ## under a minute: light lint, unit tests, driver conformance on the software GPU
 	@scripts/check.sh fast $(BUILD)
 
@@ -68,4 +71,4 @@ lint: ## check the tree against the house rules
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-*
 
-.PHONY: help setup build all demo check-fast check check-all check-gpu bench pictures install uninstall dist deb wheel check-install fmt lint clean
+.PHONY: help setup build all demo demo-cluster check-fast check check-all check-gpu bench pictures install uninstall dist deb wheel check-install fmt lint clean

@@ -1,7 +1,7 @@
 #!/bin/sh
-# usage: setup.sh [build|test|all|demo|deb|root]
+# usage: setup.sh [build|test|all|demo|cluster|deb|root]
 # Makes sure that what building (build), testing (test, the default), check-all (all), the
-# demonstration of tables (demo), making Debian packages (deb) or trying them in a fresh Debian (root) needs is installed. Installs only what is missing, with apt-get, as
+# demonstrations (demo, cluster), making Debian packages (deb) or trying them in a fresh Debian (root) needs is installed. Installs only what is missing, with apt-get, as
 # root or through sudo; if nothing is missing, no package tool is run and no network is touched.
 # Packages of the lists test and all are wanted but not necessary: the checks that use them are left
 # out, with a message. The same holds for what these two fetch with pip into build-fetched/, where the
@@ -49,12 +49,12 @@ deb)
         needed="$needed postgresql-server-dev-${PG:-15}"
     ;;
 root) have_command debootstrap || needed="$needed debootstrap" ;;
-demo)
+demo | cluster)
     pg_config=${PG_CONFIG:-pg_config}
     { have_command "$pg_config" && [ -x "$("$pg_config" --bindir)/postgres" ]; } || needed="$needed postgresql"
     { have_command "$pg_config" && [ -f "$("$pg_config" --pgxs)" ] && [ -f "$("$pg_config" --includedir-server)/postgres.h" ]; } || needed="$needed postgresql-server-dev-all"
-    [ -n "${SMILES:-}" ] || [ -n "$(find /usr/share/RDKit /usr/share/rdkit -name first_5K.smi 2>/dev/null)" ] || needed="$needed rdkit-data"
-    have_python numpy || wanted="$wanted python3-dev python3-numpy"
+    [ "$level" = cluster ] || [ -n "${SMILES:-}" ] || [ -n "$(find /usr/share/RDKit /usr/share/rdkit -name first_5K.smi 2>/dev/null)" ] || needed="$needed rdkit-data"
+    [ "$level" = cluster ] || have_python numpy || wanted="$wanted python3-dev python3-numpy"
     ;;
 test | all)
     pkg-config --exists cmocka 2>/dev/null || wanted="$wanted libcmocka-dev"
@@ -71,7 +71,7 @@ test | all)
     have_pip || is_fetched || wanted="$wanted python3-pip"
     ;;
 *)
-    echo "usage: setup.sh [build|test|all|demo|deb|root]" >&2
+    echo "usage: setup.sh [build|test|all|demo|cluster|deb|root]" >&2
     exit 2
     ;;
 esac
