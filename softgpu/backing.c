@@ -151,7 +151,10 @@ static CUresult check_foreign_fd(soft_backing *backing, soft_use use)
     if (use == SOFT_USE_HANDLE && !(backing->handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
         return CUDA_ERROR_INVALID_VALUE;
     if (backing->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-        if (backing->location.id < 0 || backing->location.id >= config->device_count)
+        /* A handle may be of a device that this process does not see, as with CUDA_VISIBLE_DEVICES. */
+        const int count = use == SOFT_USE_HANDLE ? SOFT_DEVICES_MAX : config->device_count;
+
+        if (backing->location.id < 0 || backing->location.id >= count)
             return CUDA_ERROR_INVALID_DEVICE;
     } else if (backing->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA) {
         return CUDA_ERROR_INVALID_VALUE;

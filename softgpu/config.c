@@ -1,6 +1,6 @@
 /* The machine that the software GPU pretends to be, from GVMEM_SOFTGPU.
  *
- *     devices=2,memory=4GiB,sms=4,warp=32,threads=64,switches=0,host=8GiB,gap_us=200,instance=name
+ *     devices=2,memory=4GiB,peers=16,sms=4,warp=32,threads=64,switches=0,host=8GiB,gap_us=200,instance=name
  *
  * Every key may be left out. Sizes are whole numbers with an optional unit (K M G T, KiB MiB GiB
  * TiB; all binary). The first malformed item is kept as a sentence; the settings then stay at their
@@ -133,7 +133,8 @@ static void parse_item(const char *item)
     const char *value = strchr(item, '=');
     size_t key_len = value ? (size_t)(value++ - item) : strlen(item);
     bool fits = false;
-    const char *expected = "devices=, memory=, sms=, warp=, threads=, switches=, host=, gap_us= or instance=";
+    const char *expected =
+        "devices=, memory=, peers=, sms=, warp=, threads=, switches=, host=, gap_us= or instance=";
 
     if (value && key_len == 7 && memcmp(item, "devices", 7) == 0) {
         fits = parse_count(value, SOFT_DEVICES_MAX, &config.device_count);
@@ -141,6 +142,9 @@ static void parse_item(const char *item)
     } else if (value && key_len == 6 && memcmp(item, "memory", 6) == 0) {
         fits = parse_memory(value);
         expected = "a size from 2MiB to 1024TiB";
+    } else if (value && key_len == 5 && memcmp(item, "peers", 5) == 0) {
+        fits = parse_count(value, SOFT_DEVICES_MAX, &config.peers_group);
+        expected = "a number of devices from 1 to 16";
     } else if (value && key_len == 3 && memcmp(item, "sms", 3) == 0) {
         fits = parse_count(value, SMS_MAX, &config.sm_count);
         expected = "a number of SMs from 1 to 256";
@@ -196,6 +200,7 @@ static void set_defaults(void)
         memory = SOFT_GRANULARITY_BYTES;
     config = (soft_config){
         .device_count = 1,
+        .peers_group = SOFT_DEVICES_MAX,
         .memory_bytes = memory & ~(SOFT_GRANULARITY_BYTES - 1),
         .sm_count = cpu_count < 1                 ? 1
                     : cpu_count > SMS_DEFAULT_MAX ? SMS_DEFAULT_MAX
@@ -227,6 +232,14 @@ static void read_settings(void)
         set_defaults();
         (void)fit_warps();
     }
+}
+
+bool soft_is_peer(int device, int of)
+{
+    const soft_config *machine;
+
+    (void)soft_config_get(&machine, NULL);
+    return device != of && device / machine->peers_group == of / machine->peers_group;
 }
 
 CUresult soft_config_get(const soft_config **out, const char **out_text)

@@ -303,7 +303,7 @@ static CUresult change_peer(CUcontext handle, bool enable)
         result = soft_context_usable_locked(context);
     if (result == CUDA_SUCCESS)
         result = soft_context_find_locked(handle, &peer);
-    if (result == CUDA_SUCCESS && peer->device == context->device)
+    if (result == CUDA_SUCCESS && !soft_is_peer(context->device, peer->device))
         result = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
         bit = UINT64_C(1) << peer->index;

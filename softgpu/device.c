@@ -177,6 +177,6 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
         return result;
     if (!can)
         return CUDA_ERROR_INVALID_VALUE;
-    *can = dev != peer;
+    *can = soft_is_peer(dev, peer);
     return CUDA_SUCCESS;
 }

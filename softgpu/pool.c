@@ -294,6 +294,9 @@ static CUresult check_access(const struct CUmemPoolHandle_st *pool, const CUmemA
         return CUDA_ERROR_INVALID_VALUE;
     if (accessor == SOFT_ACCESSOR_CPU && on_device)
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (desc->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && on_device &&
+        accessor != pool->location.id && !soft_is_peer(accessor, pool->location.id))
+        return CUDA_ERROR_INVALID_DEVICE;
     if (desc->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE &&
         accessor == (on_device ? pool->location.id : SOFT_ACCESSOR_CPU))
         return on_device ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;

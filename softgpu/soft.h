@@ -53,6 +53,7 @@ typedef struct soft_config {
     int warp_size;         /* lanes of a warp */
     int threads_max;       /* of a block: whole warps, at most 32 of them */
     uint64_t switches; /* seed by which threads of a block are switched at random, 0: they are not */
+    int peers_group;   /* devices that reach each other's memory: the first so many, the next, ... */
     uint32_t gap_us;   /* how long memory is closed whose access changes, 0: not at all */
     char instance[48]; /* processes with the same instance share the devices' memory */
 } soft_config;
@@ -60,6 +61,8 @@ typedef struct soft_config {
 /* The settings of this process, read once. Malformed settings make cuInit answer
  * CUDA_ERROR_INVALID_VALUE; text says what is wrong. */
 CUresult soft_config_get(const soft_config **out, const char **text);
+/* May the device reach memory of another? of may be one that this process does not see. */
+bool soft_is_peer(int device, int of);
 /* The most that a block may have in its third dimension. */
 static inline int soft_block_z_max(const soft_config *config)
 {

@@ -19,6 +19,8 @@
 
 #define PLACE_BITS 24
 #define PLACES_MAX (1u << PLACE_BITS)
+#define LOCATION_UNSEEN \
+    (-2) /* what the real driver says of a device that the process does not see */
 
 typedef struct handle_place {
     soft_vmm_handle *handle; /* NULL: free */
@@ -279,15 +281,18 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
         return CUDA_ERROR_INVALID_VALUE;
     soft_space_lock_read();
     handle = handle_of_locked(value);
-    if (handle)
+    if (!handle)
+        rc = CUDA_ERROR_INVALID_VALUE;
+    else
         *prop = (CUmemAllocationProp){
             .type = CU_MEM_ALLOCATION_TYPE_PINNED,
             .requestedHandleTypes = handle->backing.handle_types,
             .location = handle->backing.location,
             .allocFlags = {.gpuDirectRDMACapable = handle->backing.rdma},
         };
-    else
-        rc = CUDA_ERROR_INVALID_VALUE;
+    if (handle && handle->backing.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        check_device(handle->backing.location.id) != CUDA_SUCCESS)
+        prop->location.id = LOCATION_UNSEEN;
     soft_space_unlock();
     return rc;
 }
@@ -478,6 +483,15 @@ static CUresult accessor_of(const CUmemLocation *location, int *accessor)
     }
 }
 
+/* Of a device, or the CPU. */
+static bool is_reachable(const soft_mapping *mapping, int accessor)
+{
+    const CUmemLocation *location = &mapping->handle->backing.location;
+
+    return accessor == SOFT_ACCESSOR_CPU || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+           accessor == location->id || soft_is_peer(accessor, location->id);
+}
+
 /* What the mapping's access would be after the descriptors, in order. */
 static CUresult apply_access(const soft_mapping *mapping, const CUmemAccessDesc *desc,
                              size_t desc_count, uint8_t access[SOFT_ACCESSORS])
@@ -496,6 +510,8 @@ static CUresult apply_access(const soft_mapping *mapping, const CUmemAccessDesc 
         if (accessor == SOFT_ACCESSOR_CPU &&
             mapping->handle->backing.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
             return CUDA_ERROR_NOT_SUPPORTED; /* the CPU cannot be let to device memory */
+        if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && !is_reachable(mapping, accessor))
+            return CUDA_ERROR_INVALID_DEVICE;
         access[accessor] = (uint8_t)desc[i].flags;
     }
     return CUDA_SUCCESS;

@@ -50,14 +50,14 @@ static bool check_writers(const gvmi_machine *m, const keep_object *object, cons
     if (has_writers(m, gvmi_keep_frame_where(chunk)) && !object->fenced)
         return false;
     return !chunk->clean || chunk->op != KEEP_OP_NONE ||
-           (!has_writers(m, chunk->device_frame) && !has_writers(m, chunk->host_frame));
+           (!has_writers(m, chunk->device_frame) && !has_writers(m, chunk->away_frame));
 }
 
 /* I5, for a chunk that clients know. */
 static bool check_chunk(const gvmi_machine *m, const keep_object *object, const keep_chunk *chunk)
 {
     if (!check_frame(m, object, chunk->device_frame, GVM_TIER_DEVICE) ||
-        !check_frame(m, object, chunk->host_frame, GVM_TIER_HOST) ||
+        !check_frame(m, object, chunk->away_frame, GVM_TIER_HOST) ||
         !check_frame(m, object, chunk->twin_frame,
                      chunk->op == KEEP_OP_IN_MAP ? GVM_TIER_HOST : (gvm_tier)chunk->where) ||
         !check_writers(m, object, chunk))
@@ -74,7 +74,7 @@ static bool check_chunk(const gvmi_machine *m, const keep_object *object, const 
         chunk->unmaps == 0 && !chunk->send)
         return false;
     return gvmi_keep_frame_where(chunk) != 0 &&
-           (!chunk->clean || (chunk->device_frame != 0 && chunk->host_frame != 0));
+           (!chunk->clean || (chunk->device_frame != 0 && chunk->away_frame != 0));
 }
 
 /* I6 */

@@ -36,7 +36,7 @@ static void chunk_over(gvmi_machine *m, keep_object *object, keep_chunk *chunk, 
 
 static uint32_t frame_of(const keep_chunk *chunk)
 {
-    return chunk->device_frame != 0 ? chunk->device_frame : chunk->host_frame;
+    return chunk->device_frame != 0 ? chunk->device_frame : chunk->away_frame;
 }
 
 /* The chunk has its frame. */
@@ -48,7 +48,7 @@ static void start_make(gvmi_machine *m, keep_object *object, uint32_t index, boo
     if (!gvmi_keep_start_job(m, make ? GVMI_ACTION_MAKE : GVMI_ACTION_ZERO, object, index, frame, 0,
                              make)) {
         gvmi_keep_give_frame(m, frame, !make);
-        chunk->device_frame = chunk->host_frame = 0;
+        chunk->device_frame = chunk->away_frame = 0;
         chunk_over(m, object, chunk, GVM_E_NOMEM);
         return;
     }
@@ -63,7 +63,7 @@ void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t index, 
     if (gvmi_keep_frame(m, frame)->spec.tier == GVM_TIER_DEVICE)
         chunk->device_frame = frame;
     else
-        chunk->host_frame = frame;
+        chunk->away_frame = frame;
     if (object->growth->making < KEEP_GROWTH_JOBS_MAX) {
         start_make(m, object, index, make);
         return;
@@ -85,7 +85,7 @@ static bool is_over_budget(gvmi_machine *m, const keep_chunk *chunk)
 static void give_frame_back(gvmi_machine *m, keep_chunk *chunk)
 {
     gvmi_keep_give_frame(m, frame_of(chunk), !chunk->make);
-    chunk->device_frame = chunk->host_frame = 0;
+    chunk->device_frame = chunk->away_frame = 0;
 }
 
 /* Starts jobs that wait, or gives up what they were for. */
@@ -145,8 +145,8 @@ void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t index, gvm_st
         chunk_over(m, object, chunk, GVM_OK);
         return;
     }
-    gvmi_keep_give_frame(m, on_device ? chunk->device_frame : chunk->host_frame, made);
-    chunk->device_frame = chunk->host_frame = 0;
+    gvmi_keep_give_frame(m, on_device ? chunk->device_frame : chunk->away_frame, made);
+    chunk->device_frame = chunk->away_frame = 0;
     /* The budget promised more than the device has: other programs use it. */
     frame = on_device && object->growth->failure == GVM_OK
                 ? gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make)
@@ -242,8 +242,8 @@ static void undo_growth(gvmi_machine *m, keep_object *object, const keep_growth 
 
         if (chunk->device_frame != 0)
             gvmi_keep_give_frame(m, chunk->device_frame, true);
-        if (chunk->host_frame != 0)
-            gvmi_keep_give_frame(m, chunk->host_frame, true);
+        if (chunk->away_frame != 0)
+            gvmi_keep_give_frame(m, chunk->away_frame, true);
         *chunk = (keep_chunk){0};
     }
     gvmi_keep_drop_places(object);

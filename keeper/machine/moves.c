@@ -164,7 +164,7 @@ static bool start_copy_out(gvmi_machine *m, keep_object *object, uint32_t index)
         gvmi_keep_give_frame(m, frame, !make);
         return false;
     }
-    chunk->host_frame = frame;
+    chunk->away_frame = frame;
     chunk->op = KEEP_OP_OUT_COPY;
     return true;
 }
@@ -263,7 +263,7 @@ void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t inde
 {
     keep_chunk *chunk = &object->chunks[index];
 
-    if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame, chunk->host_frame, make)) {
+    if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame, chunk->away_frame, make)) {
         gvmi_keep_give_frame(m, frame, !make);
         gvmi_keep_stay(m, object, chunk);
         return;
@@ -271,7 +271,7 @@ void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t inde
     chunk->device_frame = frame;
     chunk->op = KEEP_OP_IN_COPY;
     /* Now: what writes there may be gone when the copy is over, and the two differ. */
-    chunk->unsafe = gvmi_keep_has_writers(m, chunk->host_frame);
+    chunk->unsafe = gvmi_keep_has_writers(m, chunk->away_frame);
     device_of(m, object)->arriving++;
 }
 
@@ -348,8 +348,8 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
         set_chunk_tier(m, object, index, GVM_TIER_HOST);
         return;
     }
-    gvmi_keep_give_frame(m, chunk->host_frame, made);
-    chunk->host_frame = 0;
+    gvmi_keep_give_frame(m, chunk->away_frame, made);
+    chunk->away_frame = 0;
     object->evict_short = true;
     object->evict_cause = status;
     if (object->evictor != 0 && object->evict_bytes >= object->chunk_bytes)
@@ -364,8 +364,8 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
 
     if (status == GVM_OK) {
         if (chunk->unsafe) {
-            chunk->twin_frame = chunk->host_frame;
-            chunk->host_frame = 0;
+            chunk->twin_frame = chunk->away_frame;
+            chunk->away_frame = 0;
         }
         gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, !chunk->unsafe);
         chunk->op = KEEP_OP_IN_MAP;
@@ -382,7 +382,7 @@ static void finish_duplicate_copy(gvmi_machine *m, keep_object *object, uint32_t
                                   gvm_status status, bool made)
 {
     keep_chunk *chunk = &object->chunks[index];
-    uint32_t *own = chunk->where == GVM_TIER_DEVICE ? &chunk->device_frame : &chunk->host_frame;
+    uint32_t *own = chunk->where == GVM_TIER_DEVICE ? &chunk->device_frame : &chunk->away_frame;
     const uint32_t old = *own;
 
     GVM_ASSERT(!chunk->clean);
@@ -418,8 +418,8 @@ void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object)
         if (!chunk->clean)
             continue;
         GVM_ASSERT(chunk->where == GVM_TIER_DEVICE && chunk->op == KEEP_OP_NONE);
-        gvmi_keep_give_frame(m, chunk->host_frame, true);
-        chunk->host_frame = 0;
+        gvmi_keep_give_frame(m, chunk->away_frame, true);
+        chunk->away_frame = 0;
         gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
     }
 }

@@ -178,8 +178,8 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
         gvmi_keep_set_chunk(m, object, &object->chunks[i], (gvm_tier)object->chunks[i].where, false);
         if (object->chunks[i].device_frame != 0)
             gvmi_keep_give_frame(m, object->chunks[i].device_frame, true);
-        if (object->chunks[i].host_frame != 0)
-            gvmi_keep_give_frame(m, object->chunks[i].host_frame, true);
+        if (object->chunks[i].away_frame != 0)
+            gvmi_keep_give_frame(m, object->chunks[i].away_frame, true);
     }
     gvmi_keep_discharge(m, object->user, charged * object->chunk_bytes);
     gvmi_policy_remove(m->devices[object->device].policy, &object->item);

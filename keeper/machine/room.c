@@ -30,12 +30,12 @@ uint64_t gvmi_keep_room_bytes(const keep_place *place)
 
 uint32_t gvmi_keep_frame_where(const keep_chunk *chunk)
 {
-    return chunk->where == GVM_TIER_DEVICE ? chunk->device_frame : chunk->host_frame;
+    return chunk->where == GVM_TIER_DEVICE ? chunk->device_frame : chunk->away_frame;
 }
 
 uint32_t gvmi_keep_other_frame(const keep_chunk *chunk)
 {
-    return chunk->where == GVM_TIER_DEVICE ? chunk->host_frame : chunk->device_frame;
+    return chunk->where == GVM_TIER_DEVICE ? chunk->away_frame : chunk->device_frame;
 }
 
 static keep_place *place_of(gvmi_machine *m, const keep_frame *frame)
@@ -238,10 +238,10 @@ static bool drop_clean_copy(gvmi_machine *m)
             keep_chunk *chunk = &object->chunks[i];
 
             if (is_spare(chunk)) {
-                const uint32_t frame = chunk->host_frame;
+                const uint32_t frame = chunk->away_frame;
 
                 gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
-                chunk->host_frame = 0;
+                chunk->away_frame = 0;
                 gvmi_keep_give_frame(m, frame, true);
                 return true;
             }
@@ -351,7 +351,7 @@ void gvmi_keep_drop_foreign(gvmi_machine *m, keep_object *object)
     if (!object->foreign)
         return;
     for (uint32_t i = 0; i < object->chunk_count; i++) {
-        const uint32_t frames[] = {object->chunks[i].device_frame, object->chunks[i].host_frame};
+        const uint32_t frames[] = {object->chunks[i].device_frame, object->chunks[i].away_frame};
 
         for (unsigned f = 0; f < 2; f++)
             if (frames[f] != 0 && gvmi_keep_frame(m, frames[f])->foreign != 0)

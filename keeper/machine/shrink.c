@@ -31,7 +31,7 @@ void gvmi_keep_cut_chunks(gvmi_machine *m, keep_object *object, uint32_t count)
 
 static void free_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
-    const uint32_t frames[] = {chunk->device_frame, chunk->host_frame};
+    const uint32_t frames[] = {chunk->device_frame, chunk->away_frame};
 
     GVM_ASSERT(chunk->op == KEEP_OP_NONE && chunk->waits == 0 && chunk->twin_frame == 0);
     gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);

@@ -243,6 +243,8 @@ static void machine_malformed_is_a_bad_setting(void **state)
         {"memory=1025TiB", "2MiB to 1024TiB"},
         {"memory=18014398509481984K", "2MiB to 1024TiB"}, /* 2^64 and nothing */
         {"memory=18446744073711648768", "2MiB to 1024TiB"},
+        {"peers=0", "1 to 16"},
+        {"peers=17", "1 to 16"},
         {"sms=0", "1 to 256"},
         {"sms=257", "1 to 256"},
         {"warp=0", "1, 2, 4, 8, 16 or 32"},
@@ -333,6 +335,7 @@ static void machine_well_formed_is_what_it_says(void **state)
         {"memory=1024TiB", 1, 0, 1ull << 50, 0, 0},
         {"sms=256,host=0", 1, 256, 0, 0, 0},
         {"gap_us=0,devices=2", 2, 0, 0, 0, 0},
+        {"peers=16", 1, 0, 0, 0, 0},
         {"gap_us=1000000", 1, 0, 0, 0, 0},
         {"warp=32", 1, 0, 0, 0, 0},
         {"warp=1", 1, 0, 0, 1, 32}, /* no more warps than code has room for */
@@ -350,6 +353,120 @@ static void machine_well_formed_is_what_it_says(void **state)
     for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++)
         if (run_in_child(start_with, (void *)(uintptr_t)&machines[i], false) != 0)
             fail_msg("the machine \"%s\"", machines[i].keys);
+}
+
+/* ---- peers */
+
+static CUresult grant_to(CUdeviceptr address, int device, int flags)
+{
+    const CUmemAccessDesc desc = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                                  .flags = (CUmemAccess_flags)flags};
+
+    return gvmi_cu->cuMemSetAccess(address, CHUNK, &desc, 1);
+}
+
+/* Memory of device 0, which device 1 reaches, and devices 2 and 3 do not. */
+static int start_in_pairs(void *arg)
+{
+    const int writes = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CUmemGenericAllocationHandle handle;
+    CUcontext contexts[4];
+    CUdeviceptr at;
+    int can = -1;
+
+    (void)arg;
+    CHILD_EXPECT(start(machine_of("devices=4,memory=16MiB,peers=2", "pairs")) == GVM_OK);
+    for (int d = 0; d < 4; d++) {
+        CHILD_EXPECT(gvmi_cu->cuDeviceCanAccessPeer(&can, d, 0) == CUDA_SUCCESS && can == (d == 1));
+        CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&contexts[d], d) == CUDA_SUCCESS);
+    }
+    CHILD_EXPECT(gvmi_cu->cuDeviceCanAccessPeer(&can, 2, 3) == CUDA_SUCCESS && can == 1);
+    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(contexts[0]) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxEnablePeerAccess(contexts[1], 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxEnablePeerAccess(contexts[2], 0) == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    CHILD_EXPECT(create_on_device(&handle, CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemAddressReserve(&at, CHUNK, 0, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemMap(at, CHUNK, 0, handle, 0) == CUDA_SUCCESS);
+    for (int d = 0; d < 4; d++) {
+        CHILD_EXPECT(grant_to(at, d, writes) == (d < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE));
+        CHILD_EXPECT(grant_to(at, d, CU_MEM_ACCESS_FLAGS_PROT_NONE) == CUDA_SUCCESS);
+    }
+    return 0;
+}
+
+static void devices_in_pairs_reach_no_other_pair(void **state)
+{
+    (void)state;
+    assert_child_succeeds(start_in_pairs, NULL);
+}
+
+/* ---- devices that a process does not see */
+
+/* Waits for a byte; the fd that came along, or -1. */
+static int receive_fd(int socket)
+{
+    char byte;
+    int fd = -1;
+    gvmi_fds in = {.fds = &fd, .capacity = 1};
+
+    assert_int_equal(gvmi_fds_receive(socket, &byte, 1, &in, 0), 1);
+    return fd;
+}
+
+static int export_of_device_1(int socket)
+{
+    CUmemAllocationProp prop = properties(CU_MEM_LOCATION_TYPE_DEVICE);
+    CUmemGenericAllocationHandle handle;
+    int fd = -1;
+
+    prop.location.id = 1;
+    CHILD_EXPECT(start(machine_of("devices=2,memory=16MiB", "unseen")) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuMemCreate(&handle, CHUNK, &prop, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemExportToShareableHandle(
+                     &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_fds_send(socket, "", 1, &fd, 1, 0) == 1);
+    close(fd);
+    return 0;
+}
+
+/* As on two H200, of which a process sees one. */
+static int import_of_device_1(void *arg)
+{
+    const int fd = *(const int *)arg;
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop;
+    CUdeviceptr at;
+
+    CHILD_EXPECT(start(machine_of("devices=1,memory=16MiB", "unseen")) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd,
+                                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
+                 CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemGetAllocationPropertiesFromHandle(&prop, handle) == CUDA_SUCCESS);
+    CHILD_EXPECT(prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE && prop.location.id == -2);
+    CHILD_EXPECT(gvmi_cu->cuMemAddressReserve(&at, CHUNK, 0, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemMap(at, CHUNK, 0, handle, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(grant(at, CHUNK) == CUDA_SUCCESS);
+    return 0;
+}
+
+static void memory_of_a_device_that_is_not_seen_is_mapped(void **state)
+{
+    int ends[2], fd, status;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    pid = fork();
+    if (pid == 0)
+        _exit(export_of_device_1(ends[1]));
+    fd = receive_fd(ends[0]);
+    assert_true(fd >= 0);
+    assert_child_succeeds(import_of_device_1, &fd);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(fd);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 /* ---- accounts */
@@ -394,17 +511,6 @@ typedef struct holder {
     pid_t pid;
     int socket; /* a byte ends it */
 } holder;
-
-/* Waits for a byte; the fd that came along, or -1. */
-static int receive_fd(int socket)
-{
-    char byte;
-    int fd = -1;
-    gvmi_fds in = {.fds = &fd, .capacity = 1};
-
-    assert_int_equal(gvmi_fds_receive(socket, &byte, 1, &in, 0), 1);
-    return fd;
-}
 
 static int hold(const wish *one, int socket)
 {
@@ -706,6 +812,8 @@ int main(void)
         cmocka_unit_test(address_that_is_not_reserved_is_refused),
         cmocka_unit_test(machine_malformed_is_a_bad_setting),
         cmocka_unit_test(machine_well_formed_is_what_it_says),
+        cmocka_unit_test(devices_in_pairs_reach_no_other_pair),
+        cmocka_unit_test(memory_of_a_device_that_is_not_seen_is_mapped),
         cmocka_unit_test(memory_is_shared_by_processes_of_one_instance_alone),
         cmocka_unit_test(memory_of_the_killed_comes_back),
         cmocka_unit_test(memory_exported_by_the_killed_stays_until_its_fd_is_closed),
