@@ -28,9 +28,10 @@ extern void gstore_peer_close(gstore_peer *peer);
 extern void gstore_peer_disconnect(gstore_peer *peer);
 
 /*
- * Makes the file, if there is none, which no process can make shorter; extends it to at least so many bytes, and maps all of it: the other process
- * may have made it longer. Memory is allocated here: a write to a page that cannot be allocated would be a SIGBUS. What is
- * returned says what could not be done ("extend"), and errno why; NULL: it is done. A failure leaves what was made, for gstore_peer_close().
+ * Makes the file, if there is none, which no process can make shorter; extends it to at least so many bytes,
+ * and maps all of it: the other process may have made it longer. Memory is allocated here: a write to a page
+ * that cannot be allocated would be a SIGBUS. What is returned says what could not be done ("extend"), and
+ * errno why; NULL: it is done. A failure leaves what was made, for gstore_peer_close().
  */
 extern const char *gstore_peer_try_map(gstore_peer *peer, uint64 bytes);
 /* The same; a failure is an ERROR. */

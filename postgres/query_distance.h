@@ -21,13 +21,16 @@ typedef struct gstore_distances
 } gstore_distances;
 
 /*
- * As gstore_emit_expression(), of a distance: operators of the extension "vector" on vector(n), halfvec(n) and bit(n), and functions of
- * gstore_fdw's (distance.c), or operators by them, on arrays of one length and bit(n). False: it is none, or the value has another length,
- * which is an error if PostgreSQL evaluates it.
+ * As gstore_emit_expression(), of a distance: operators of the extension "vector" on vector(n), halfvec(n) and
+ * bit(n), and functions of gstore_fdw's (distance.c), or operators by them, on arrays of one length and bit(n).
+ * False: it is none, or the value has another length, which is an error if PostgreSQL evaluates it.
  */
 extern bool gstore_emit_distance(gstore_emitter *emitter, Node *node, gstore_emitted *out);
 
-/* Of a search (query/wire.h): the only distance, from all points. False: there is another, it is none, or a point has another length. */
+/*
+ * Of a search (query/wire.h): the only distance, from all points. False: there is another, it is none, or a
+ * point has another length.
+ */
 extern bool
 gstore_describe_nearest(gstore_emitter *emitter, Node *node, const Datum *points, int count);
 

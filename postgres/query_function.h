@@ -1,5 +1,6 @@
 /*
- * postgres/query_function.h - which of PostgreSQL's functions of integers, floats, dates and timestamps are instructions of a program (query/program.h).
+ * postgres/query_function.h - which of PostgreSQL's functions of integers, floats, dates and timestamps are
+ * instructions of a program (query/program.h).
  */
 #ifndef GSTORE_QUERY_FUNCTION_H
 #define GSTORE_QUERY_FUNCTION_H

@@ -1,14 +1,15 @@
 /*
  * See query_heap.h.
  *
- * Every pair of relations that the planner joins is looked at, also where none is a table of ours. A joined relation notes how it can be made, as
- * query_join.c's do; its fdw_private is free, as no wrapper joins it.
+ * Every pair of relations that the planner joins is looked at, also where none is a table of ours. A joined
+ * relation notes how it can be made, as query_join.c's do; its fdw_private is free, as no wrapper joins it.
  *
- * The local path is made beside the note, pair by pair: a hash join or a nested loop of the note's tables in their order, over the path of the outer rows. So those
- * rows are its outermost, and it can go on with them anywhere.
+ * The local path is made beside the note, pair by pair: a hash join or a nested loop of the note's tables in
+ * their order, over the path of the outer rows. So those rows are its outermost, and it can go on with them
+ * anywhere.
  *
- * The scan tuple of a plan has what it returns, then the columns of the outer rows, conditions as in query_path.c, and for each inner table a column by
- * which its number in the range table is known.
+ * The scan tuple of a plan has what it returns, then the columns of the outer rows, conditions as in
+ * query_path.c, and for each inner table a column by which its number in the range table is known.
  */
 #include "postgres.h"
 
@@ -309,7 +310,10 @@ tables_of(const List *columns)
 	return tables;
 }
 
-/* Of each column that is returned: where it is in outer rows; -1: in records. The executor cannot tell, as PostgreSQL takes placeholders for what they hold. */
+/*
+ * Of each column that is returned: where it is in outer rows; -1: in records. The executor cannot tell, as
+ * PostgreSQL takes placeholders for what they hold.
+ */
 static List *
 find_places(const List *outputs, const List *batch, gstore_query_sink sink)
 {
@@ -329,7 +333,10 @@ find_places(const List *outputs, const List *batch, gstore_query_sink sink)
 	return places;
 }
 
-/* Of outer rows, what columns in conditions and keys are to be found among: a placeholder is none of them, also where it holds such a column. */
+/*
+ * Of outer rows, what columns in conditions and keys are to be found among: a placeholder is none of them, also
+ * where it holds such a column.
+ */
 static List *
 hide_placeholders(const List *batch)
 {

@@ -1,8 +1,9 @@
 /*
  * See query_heap_scan.h.
  *
- * The join asks for a batch when all rows of the one before have been returned. Where the GPU cannot do one, its local plan has its rows, and all that
- * follow: that begins with the batch, and then goes on with the plan of the outer rows. So no row is there twice, and none is left out.
+ * The join asks for a batch when all rows of the one before have been returned. Where the GPU cannot do one,
+ * its local plan has its rows, and all that follow: that begins with the batch, and then goes on with the plan
+ * of the outer rows. So no row is there twice, and none is left out.
  */
 #include "postgres.h"
 
@@ -417,9 +418,10 @@ end_runs(join_state *state)
 }
 
 /*
- * Nodes between the join and the outer rows would have these begin anew when they are asked for rows, which may be never, or in the middle of a batch; and
- * an aggregate's hash table, of which no row has been asked for or whose rows are the same, not at all. So each of them is told that what is below has changed,
- * by a parameter that there is not.
+ * Nodes between the join and the outer rows would have these begin anew when they are asked for rows, which may
+ * be never, or in the middle of a batch; and an aggregate's hash table, of which no row has been asked for or
+ * whose rows are the same, not at all. So each of them is told that what is below has changed, by a parameter
+ * that there is not.
  */
 static void
 rescan_join(CustomScanState *node)

@@ -1,9 +1,10 @@
 /*
  * See query_join.h.
  *
- * The planner joins two relations at a time, in all orders that it considers. For each pair it is noted how the joined relation can be made, if that
- * is cheaper than what was noted before: the outer relation's plan, and one more inner table. Nothing is offered to the planner
- * here: a path is made of the note by the step above (query_path.c).
+ * The planner joins two relations at a time, in all orders that it considers. For each pair it is noted how the
+ * joined relation can be made, if that is cheaper than what was noted before: the outer relation's plan, and
+ * one more inner table. query_path.c makes the paths of the note: one that returns joined rows at once, and those of
+ * the steps above, as grouping, once the planner comes to them.
  */
 #include "postgres.h"
 
@@ -31,8 +32,8 @@
 #define ENTER_PROBES 2.0
 #define OUTER_PROBES 0.5
 /*
- * Rows of the outer table whose matches a GPU looks for at a time. One thread goes through all matches of a row, one after the other: with fewer rows that pass
- * than these the other threads are idle.
+ * Rows of the outer table whose matches a GPU looks for at a time. One thread goes through all matches of a
+ * row, one after the other: with fewer rows that pass than these the other threads are idle.
  */
 #define ROWS_AT_WORK 1e5
 

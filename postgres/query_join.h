@@ -37,7 +37,10 @@ typedef struct gstore_join_plan
 	double probes; /* what it costs beside the outer table's rows, in probes of a hash table */
 	/* Of a joined relation: the cheapest path without joins on the GPU that is known; NULL: there is none. */
 	Path *local;
-	/* Not NULL: the outer rows are this relation's, whatever it is, in batches (query_heap.h); there are no filters, and `outer` is 0. */
+	/*
+	 * Not NULL: the outer rows are this relation's, whatever it is, in batches (query_heap.h); there are no
+	 * filters, and `outer` is 0.
+	 */
 	RelOptInfo *rows;
 	Cost		total; /* then: of the path */
 } gstore_join_plan;
@@ -50,7 +53,10 @@ extern bool
 gstore_join_hides(PlannerInfo *root, const gstore_join_plan *plan, const List *expressions);
 /* Whether a joined relation may be made on the GPU. */
 extern bool gstore_join_is_offered(const PlannerInfo *root, const RelOptInfo *joined);
-/* The outer relation is made as `before` says, and joined with one more table. NULL: that is not for the GPU; expressions are not looked at. */
+/*
+ * The outer relation is made as `before` says, and joined with one more table. NULL: that is not for the GPU;
+ * expressions are not looked at.
+ */
 extern gstore_join_plan *
 gstore_join_extend(PlannerInfo *root, const gstore_join_plan *before, RelOptInfo *joined,
 				   RelOptInfo *outer, RelOptInfo *inner, JoinType type, List *infos);
@@ -66,7 +72,8 @@ extern bool gstore_join_has_gpu(const Path *path);
 extern const gstore_join_plan *gstore_join_find(PlannerInfo *root, RelOptInfo *rel);
 
 /*
- * Joins in a plan: expressions that are added to its scan tuple, each list of them as one AND, and numbers for its fdw_private; and back.
+ * Joins in a plan: expressions that are added to its scan tuple, each list of them as one AND, and numbers for
+ * its fdw_private; and back.
  * tables: of the plan.
  */
 extern List *gstore_join_encode(const gstore_join_plan *join, List **expressions);

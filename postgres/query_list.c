@@ -38,7 +38,10 @@ words_of_element(Datum element, Oid type, int scale, int64 *word)
 	return true;
 }
 
-/* Appends the elements that are not NULL, and that a value of `x` can be, to the program's values, in order. False: there is no room. */
+/*
+ * Appends the elements that are not NULL, and that a value of `x` can be, to the program's values, in order.
+ * False: there is no room.
+ */
 static bool
 add_list(gstore_emitter *e, Datum array, Oid type, const gstore_emitted *x, uint32 *count,
 		 bool *has_null, bool *empty)

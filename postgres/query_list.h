@@ -14,8 +14,8 @@
 extern bool gstore_emit_list(gstore_emitter *emitter, ScalarArrayOpExpr *list, gstore_emitted *out);
 
 /*
- * The value that was emitted last is whether x is one of the list's elements that are not NULL. It becomes x = ANY(list), or the contrary. Of an empty list
- * neither is NULL.
+ * The value that was emitted last is whether x is one of the list's elements that are not NULL. It becomes x =
+ * ANY(list), or the contrary. Of an empty list neither is NULL.
  */
 extern bool gstore_emit_list_end(gstore_emitter *emitter, bool is_any, bool has_null, bool empty,
 								 gstore_emitted *out);

@@ -1,6 +1,6 @@
 /*
- * postgres/query_order.h - the rows of a table in an order, the first ones first, where a query has a LIMIT: the GPU makes a list of the first
- * rows, then of those behind them, as long as more are asked for.
+ * postgres/query_order.h - the rows of a table in an order, the first ones first, where a query has a LIMIT:
+ * the GPU makes a list of the first rows, then of those behind them, as long as more are asked for.
  */
 #ifndef GSTORE_QUERY_ORDER_H
 #define GSTORE_QUERY_ORDER_H
@@ -18,12 +18,15 @@
 #define GSTORE_LIST_ROWS_TIMES 10
 
 /*
- * Planning: adds the path, if there is one. local: a path of the same rows in any order, which is no other relation's, and which add_path() has
- * not been called with.
+ * Planning: adds the path, if there is one. local: a path of the same rows in any order, which is no other
+ * relation's, and which add_path() has not been called with.
  */
 extern void gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local);
 
-/* The plan of such a path. columns_of: attribute numbers that rows need, if the scan evaluates these conditions; and those that are bare. */
+/*
+ * The plan of such a path. columns_of: attribute numbers that rows need, if the scan evaluates these
+ * conditions; and those that are bare.
+ */
 typedef void (*gstore_columns_of)(PlannerInfo *root, RelOptInfo *rel, Oid relation, List *rest,
 								  List **wanted, List **bare);
 extern ForeignScan *
@@ -38,8 +41,9 @@ gstore_is_order_plan(const Plan *plan)
 }
 
 /*
- * Of a relation whose rows are the query's, keys in the query's order, their GSTORE_KEY_..., and gstore_find_limits(). False: there is no LIMIT, or not for that order. And
- * what all its rows cost in their order, by lists of this cost that become longer.
+ * Of a relation whose rows are the query's, keys in the query's order, their GSTORE_KEY_..., and
+ * gstore_find_limits(). False: there is no LIMIT, or not for that order. And what all its rows cost in their
+ * order, by lists of this cost that become longer.
  */
 extern bool gstore_order_find(PlannerInfo *root, const RelOptInfo *rel, List **keys,
 							  List **directions, List **limits);
@@ -49,8 +53,8 @@ extern Cost gstore_order_cost(const PlannerInfo *root, const RelOptInfo *rel, Co
 extern bool gstore_order_fits(const PathKey *key, const Expr *expression, int *direction);
 
 /*
- * LIMIT, and OFFSET if there is one, as expressions that are known before the rows; NIL: there are none. Their sum, from states of these: rows that are
- * returned at most; 0: all of them, or none.
+ * LIMIT, and OFFSET if there is one, as expressions that are known before the rows; NIL: there are none. Their
+ * sum, from states of these: rows that are returned at most; 0: all of them, or none.
  */
 extern List	 *gstore_find_limits(const Query *query);
 extern uint64 gstore_evaluate_limits(const List *limits, ExprContext *context);

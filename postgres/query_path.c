@@ -1,9 +1,9 @@
 /*
  * See query_path.h.
  *
- * Of partitions the same is offered for a partial aggregate: the final one is PostgreSQL's, above an Append.
- *
- * Above it there is a path in the query's order, if that and HAVING can be compiled for groups, and LIMIT is known: then the first groups alone are returned.
+ * A grouping step has a path that returns all groups. It has another one, in the query's order, that returns the first
+ * groups alone, if the order and HAVING can be compiled for groups and LIMIT is known. A partition has a path for a
+ * partial aggregate: the final one is PostgreSQL's, above an Append.
  *
  * The plan's scan tuple has the keys, then the aggregates, and last one column that is always true: the conditions, which are in
  * fdw_scan_tlist alone, as there PostgreSQL keeps what refers to columns of the table. fdw_exprs has their parameters, by

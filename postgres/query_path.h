@@ -1,7 +1,9 @@
-/* postgres/query_path.h - what the planner is offered of queries on the GPU: grouping, with aggregates, over one table or joined ones.
+/*
+ * postgres/query_path.h - what the planner is offered of queries on the GPU: grouping, with aggregates, over one
+ * table or joined ones, and joined rows.
  *
- * Circle: plan.c, query_filter.c, query_join.c, query_order.c, query_path.c and query_scan.c call each other, because paths on the GPU are weighed against
- * the scan's own, and their plans are those of one kind of node.
+ * Circle: plan.c, query_filter.c, query_join.c, query_order.c, query_path.c and query_scan.c call each other,
+ * because paths on the GPU are weighed against the scan's own, and their plans are those of one kind of node.
  */
 #ifndef GSTORE_QUERY_PATH_H
 #define GSTORE_QUERY_PATH_H
@@ -30,13 +32,14 @@ extern Cost gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel,
 struct gstore_join_plan;
 
 /*
- * Of cpu_tuple_cost, for a joined row that is returned. Measured on the software GPU, 1e6 rows of three columns: 0.39 us each beside the kernels' time, where a
- * local hash join with its scans takes 0.3 us a row and is estimated at 0.0217.
+ * Of cpu_tuple_cost, for a joined row that is returned. Measured on the software GPU, 1e6 rows of three
+ * columns: 0.39 us each beside the kernels' time, where a local hash join with its scans takes 0.3 us a row and
+ * is estimated at 0.0217.
  */
 #define GSTORE_JOINED_ROW_PART 2.0
 /*
- * Likewise, of each table for whose row columns are read by its number. Measured there: 0.05 us where numbers follow each other, 0.3 us where they do not; a device
- * takes longer for small copies.
+ * Likewise, of each table for whose row columns are read by its number. Measured there: 0.05 us where numbers
+ * follow each other, 0.3 us where they do not; a device takes longer for small copies.
  */
 #define GSTORE_LATE_ROW_PART 10.0
 
@@ -48,7 +51,10 @@ extern Cost gstore_query_batches_cost(PlannerInfo *root, const struct gstore_joi
 /* Of a joined relation whose rows are the result: the path of this plan, if its columns can be returned. */
 extern void
 gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, struct gstore_join_plan *plan);
-/* The same path, if the planner still has it, runs plan->local where the GPU cannot: a path is not kept by its address, as the planner frees those that are no use. */
+/*
+ * The same path, if the planner still has it, runs plan->local where the GPU cannot: a path is not kept by its
+ * address, as the planner frees those that are no use.
+ */
 extern void
 gstore_query_set_local(PlannerInfo *root, RelOptInfo *joined, const struct gstore_join_plan *plan);
 

@@ -1,5 +1,6 @@
 /*
- * postgres/query_refused.h - why a query is not for the GPU, in words: what of it has no instructions there. Messages of DEBUG1, while a query is planned.
+ * postgres/query_refused.h - why a query is not for the GPU, in words: what of it has no instructions there.
+ * Messages of DEBUG1, while a query is planned.
  */
 #ifndef GSTORE_QUERY_REFUSED_H
 #define GSTORE_QUERY_REFUSED_H

@@ -7,7 +7,10 @@
 #include "commands/explain.h"
 #include "foreign/fdwapi.h"
 
-/* The callbacks of scans, for plans that are none of a table's scan or are in an order (query_order.h), in front of those that are there. */
+/*
+ * The callbacks of scans, for plans that are none of a table's scan or are in an order (query_order.h), in
+ * front of those that are there.
+ */
 extern void gstore_query_scan_callbacks(FdwRoutine *routine);
 
 /* Of a plan's node; none are not shown. */

@@ -1,9 +1,10 @@
 /*
- * postgres/query_state.h - transition states of PostgreSQL's own aggregates, as it hands them from a partial aggregate to the final one, and
- * their final functions.
+ * postgres/query_state.h - transition states of PostgreSQL's own aggregates, as it hands them from a partial
+ * aggregate to the final one, and their final functions.
  *
- * States of type internal are serialised (PostgreSQL's int8_avg_serialize(), numeric_poly_serialize(), numeric_serialize()): the form is the
- * same in releases 14 to 16. What is returned lives in the current memory context.
+ * States of type internal are serialised (PostgreSQL's int8_avg_serialize(), numeric_poly_serialize(),
+ * numeric_serialize()): the form is the same in releases 14 to 16. What is returned lives in the current memory
+ * context.
  */
 #ifndef GSTORE_QUERY_STATE_H
 #define GSTORE_QUERY_STATE_H

@@ -1,6 +1,6 @@
 /*
- * postgres/query_stats.h - what queries have done on the GPU, and why others have not, since the server's start or the last reset: counters in shared
- * memory, for the view gstore_fdw_queries.
+ * postgres/query_stats.h - what queries have done on the GPU, and why others have not, since the server's start
+ * or the last reset: counters in shared memory, for the view gstore_fdw_queries.
  */
 #ifndef GSTORE_QUERY_STATS_H
 #define GSTORE_QUERY_STATS_H
@@ -33,7 +33,11 @@ typedef enum gstore_query_counter
 	GSTORE_QUERY_UNAVAILABLE,	/* no executor, device, keeper, lease or memory file */
 	GSTORE_QUERY_LOST,			/* the executor has ended */
 	GSTORE_QUERY_DEVICE_ERRORS, /* a call of the driver or the system has failed there */
-	GSTORE_QUERY_UNSUPPORTED, /* too large a program, rows in two stores, tables on several devices, rows that would take a kernel too long, a text that is too long for a key */
+	/*
+	 * Too large a program, rows in two stores, tables on several devices, rows that would take a kernel too
+	 * long, a text that is too long for a key.
+	 */
+	GSTORE_QUERY_UNSUPPORTED,
 	/* With an error: */
 	GSTORE_QUERY_CANCELLED,
 	GSTORE_QUERY_FAILED,

@@ -45,8 +45,8 @@ extern int64 gstore_order_key(int64 word);
 extern int64 gstore_order_value(int64 key);
 
 /*
- * The greatest decimal of the scale that is not above the number; true: it is equal. Of a number beyond all that can be on the stack: the
- * greatest of these, or one that is below them.
+ * The greatest decimal of the scale that is not above the number; true: it is equal. Of a number beyond all
+ * that can be on the stack: the greatest of these, or one that is below them.
  */
 extern bool gstore_decimal_word(Datum numeric, int scale, int64 *word);
 /* The number with the scale that PostgreSQL shows it with. False: it cannot be on the stack. */

@@ -1,5 +1,6 @@
 /*
- * postgres/row_reader.h - columns of rows that are known by their numbers in a view: some hundred rows at a time, by commands for all of them.
+ * postgres/row_reader.h - columns of rows that are known by their numbers in a view: some hundred rows at a
+ * time, by commands for all of them.
  */
 #ifndef GSTORE_ROW_READER_H
 #define GSTORE_ROW_READER_H
@@ -13,14 +14,15 @@
 typedef struct gstore_row_reader gstore_row_reader;
 
 /*
- * Of the columns with these attribute numbers, of which those in `bare` are told to be NULL or not alone. Lives in the current memory context, as the view and both sets do at least as long.
+ * Of the columns with these attribute numbers, of which those in `bare` are told to be NULL or not alone. Lives
+ * in the current memory context, as the view and both sets do at least as long.
  */
 extern gstore_row_reader *gstore_row_reader_create(const gstore_view *view, int natts,
 												   const Bitmapset *columns, const Bitmapset *bare);
 
 /*
- * Reads GSTORE_READER_ROWS rows at most, in any order, some more than once; they are put into order. What was read before is gone. Returns the bytes moved. ERROR
- * if the view has no such row.
+ * Reads GSTORE_READER_ROWS rows at most, in any order, some more than once; they are put into order. What was
+ * read before is gone. Returns the bytes moved. ERROR if the view has no such row.
  */
 extern uint64 gstore_row_reader_read(gstore_row_reader *reader, uint64 *rows, int count);
 

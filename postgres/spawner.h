@@ -1,12 +1,13 @@
 /*
  * postgres/spawner.h - starts GPU worker processes and executors of queries for backends, watches them, and ends them.
  *
- * A backend connects to the socket and sends one gstore_spawn_request with a file descriptor, that of a memory file. The
- * spawner starts the program with the connection as descriptor 3 and the memory file as 4: from then on backend and worker
- * talk over it, and the spawner only watches. A worker of a session has a connection to the keeper as descriptor 5, which is
- * restricted before the program starts (gvm_client_restrict()): it opens what a token leads to, and nothing else. The worker is killed at once when the backend closes its end, as it does at
- * a cancel, a time limit, or its own end. When the worker has ended, for whatever reason, the backend reads a
- * gstore_spawn_ended, and then the end of file.
+ * A backend connects to the socket and sends one gstore_spawn_request with a file descriptor, that of a memory
+ * file. The spawner starts the program with the connection as descriptor 3 and the memory file as 4: from then
+ * on backend and worker talk over it, and the spawner only watches. A worker of a session has a connection to
+ * the keeper as descriptor 5, which is restricted before the program starts (gvm_client_restrict()): it opens
+ * what a token leads to, and nothing else. The worker is killed at once when the backend closes its end, as it
+ * does at a cancel, a time limit, or its own end. When the worker has ended, for whatever reason, the backend
+ * reads a gstore_spawn_ended, and then the end of file.
  *
  * An executor (query/executor.c) is one process for all backends' queries on a device. GSTORE_SPAWN_EXECUTOR asks for a
  * connection to it: the spawner starts it if there is none, passes the request's connection and memory file on to it over its

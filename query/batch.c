@@ -1,7 +1,7 @@
 /* See run.h: a batch of rows, which a backend has written to the memory file (wire.h), in the place of the outer table.
  *
- * It is copied to the device before a kernel runs: the backend can write to the file at any time, but by that it changes values alone, which may be any. How many
- * there are is of the window's copy.
+ * It is copied to the device before a kernel runs: the backend can write to the file at any time, but by that it
+ * changes values alone, which may be any. How many there are is of the window's copy.
  */
 #include "query/run.h"
 

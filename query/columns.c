@@ -1,5 +1,5 @@
-/* See run.h: a query's table. Columns that the program loads, and vectors whose distances it loads, are found by attribute numbers; what
- * kernels will read of them must be there, whatever the query says. */
+/* See run.h: a query's table. Columns that the program loads, and vectors whose distances it loads, are found by
+ * attribute numbers; what kernels will read of them must be there, whatever the query says. */
 #include "query/run.h"
 
 #define BRIEF_MS 10 /* for leases that nothing stands against */
@@ -271,7 +271,8 @@ static gvm_status await_leases(gquery_query *q, int64_t until_ns)
     return status;
 }
 
-/* While it waits for leases it has no lane, which others can use, and while it waits for a lane it has no leases, which keep memory where it is. */
+/* While it waits for leases it has no lane, which others can use, and while it waits for a lane it has no leases,
+ * which keep memory where it is. */
 static gvm_status take_both(gquery_query *q)
 {
     const int64_t until_ns = gquery_now_ns() + GQUERY_LEASE_MS * INT64_C(1000000);

@@ -9,14 +9,17 @@
 
 #define SHARED_STATIC 4096 /* left for what kernels declare themselves */
 #define WAIT_MS 100
-/* Of opening the device, after which the executor counts as hanging. Where the build has no kernels for the GPU, the driver compiles them: ptxas of CUDA 13.0
- * takes 20 s for sm_100 and sm_120, on one core of an EPYC, and 30 s where others use it. Ten times that. */
+/* Of opening the device, after which the executor counts as hanging. Where the build has no kernels for the GPU,
+ * the driver compiles them: ptxas of CUDA 13.0 takes 20 s for sm_100 and sm_120, on one core of an EPYC, and 30 s
+ * where others use it. Ten times that. */
 #define OPEN_NS (INT64_C(300) * 1000000000)
-/* A role gets another lane where it has fewer than so many times those that are free: alone 12 of 16, two 7 each. One that has none gets the last one,
- * which no role with more than two gets: queries may take long, and do not give lanes back before their end. */
+/* A role gets another lane where it has fewer than so many times those that are free: alone 12 of 16, two 7 each.
+ * One that has none gets the last one, which no role with more than two gets: queries may take long, and do not
+ * give lanes back before their end. */
 #define SHARE 3
 
-/* Made by lib/kernels/embed.py of kernels.c, joined.c, gather.c, number.c and search.c. NULL: this build has no kernels for real GPUs. */
+/* Made by lib/kernels/embed.py of kernels.c, joined.c, gather.c, number.c and search.c. NULL: this build has no
+ * kernels for real GPUs. */
 extern const unsigned char gvmi_image_soft_query_kernels[];
 extern const unsigned char *const gvmi_image_cuda_query_kernels;
 extern const unsigned char gvmi_image_soft_query_gather[];

@@ -1,7 +1,8 @@
 /* See run.h: distances of vectors from a query, which the program loads as it loads columns.
  *
- * Each launch of the scan comes after launches that compute the distances of its rows, into memory that the next one uses again. So launches
- * have a bound of rows, by which what one has written is still in the cache of a GPU when the scan reads it, and which a batch is a multiple of.
+ * Each launch of the scan comes after launches that compute the distances of its rows, into memory that the next
+ * one uses again. So launches have a bound of rows, by which what one has written is still in the cache of a GPU
+ * when the scan reads it, and which a batch is a multiple of.
  */
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* See executor.h: life. The main thread receives connections from the spawner and sends it signs of life: it calls neither the driver nor the
- * keeper, which may take long. Another one gives up what has not been used for a while. Each connection has a thread.
+/* See executor.h: life. The main thread receives connections from the spawner and sends it signs of life: it calls
+ * neither the driver nor the keeper, which may take long. Another one gives up what has not been used for a while.
+ * Each connection has a thread.
  *
  * Nothing is cleaned up at the end: the driver takes everything back, and does not wait for work that is under way. */
 #include <errno.h>
@@ -76,8 +77,8 @@ static bool is_nothing(ssize_t bytes)
     return bytes < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* Soon after a query often comes another one: it does not wait for this thread to wake up. False: the backend has closed the connection, or
- * that is no message. */
+/* Soon after a query often comes another one: it does not wait for this thread to wake up. False: the backend has
+ * closed the connection, or that is no message. */
 static bool receive(gquery_connection *c, gquery_message *message)
 {
     const int64_t until_ns = gquery_now_ns() + SPIN_NS;

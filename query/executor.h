@@ -1,7 +1,7 @@
 /* query/executor.h - what the files of the program gstore-executor share.
  *
- * It is started by the spawner (postgres/spawner.h), one for each device, and serves all backends that the spawner passes on to it: a thread
- * for each connection. It may be killed at any moment: it owns no memory but its own.
+ * It is started by the spawner (postgres/spawner.h), one for each device, and serves all backends that the spawner
+ * passes on to it: a thread for each connection. It may be killed at any moment: it owns no memory but its own.
  *
  * connection.c   messages, the memory file of a connection
  * device.c       the device, its kernels, lanes
@@ -24,8 +24,8 @@
 #include "query/wire.h"
 
 #define GQUERY_RUNNING_MAX 16 /* queries at a time; others wait */
-#define GQUERY_REST_NS \
-    INT64_C(1000000000) /* after so long without use memory and tables are given up */
+/* After so long without use memory and tables are given up. */
+#define GQUERY_REST_NS INT64_C(1000000000)
 
 /* ---- connection.c */
 
@@ -85,7 +85,8 @@ static inline void gquery_await_other(gquery_connection *c)
 
 void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate,
                    const char *format, ...) GVM_PRINTF(4, 5);
-/* For a failed call of the library, the thread's latest: GQUERY_NO_ROOM or GQUERY_FAULT where a local plan may do it, or GQUERY_ERROR. */
+/* For a failed call of the library, the thread's latest: GQUERY_NO_ROOM or GQUERY_FAULT where a local plan may do
+ * it, or GQUERY_ERROR. */
 void gquery_answer_status(gquery_message *answer, gvm_status status, const char *what);
 
 /* ---- device.c */
@@ -143,13 +144,14 @@ void gquery_device_rest(void);
 /* ---- scratch.c: device memory for queries. The context is current for these */
 
 #define GQUERY_SCRATCH_MAX (UINT64_C(1) << 48)
-#define GQUERY_OBJECT_LEAST \
-    (UINT64_C(16) << 20) /* larger blocks are the keeper's, which may be waited for */
+/* Blocks of so many bytes and more are objects of the keeper, which may be waited for. */
+#define GQUERY_OBJECT_LEAST (UINT64_C(16) << 20)
 
 /* By which objects are created. Before all others. */
 void gquery_scratch_init(gvm_client *keeper, int32_t ordinal);
 
-/* What a block of so many bytes takes: up to an eighth more, or what the driver gives at least. UINT64_MAX: above GQUERY_SCRATCH_MAX. */
+/* What a block of so many bytes takes: up to an eighth more, or what the driver gives at least. UINT64_MAX: above
+ * GQUERY_SCRATCH_MAX. */
 uint64_t gquery_scratch_size(uint64_t bytes);
 /* The most bytes of a block that takes no more than that. */
 uint64_t gquery_scratch_fitting(uint64_t room);

@@ -1,14 +1,14 @@
-/* query/gather.h - the arguments of the kernels in gather.c, as host and device see them: rows whose bits are 1 in a bitmap, as a list, and their
- * values. Addresses are numbers. */
+/* query/gather.h - the arguments of the kernels in gather.c, as host and device see them: rows whose bits are 1 in
+ * a bitmap, as a list, and their values. Addresses are numbers. */
 #ifndef GQUERY_GATHER_H
 #define GQUERY_GATHER_H
 
 #include "query/kernels.h"
 
-#define GQUERY_DECIMAL_HIGH \
-    GQUERY_FORMS /* a form here: the upper half of a decimal; GQUERY_DECIMAL is the lower one */
-#define GQUERY_ROW_NUMBER \
-    (GQUERY_FORMS + 1) /* likewise: the row of a table, whose `values` are not 0 */
+/* A form here: the upper half of a decimal; GQUERY_DECIMAL is the lower one. */
+#define GQUERY_DECIMAL_HIGH GQUERY_FORMS
+/* Likewise: the row of a table, whose `values` are not 0. */
+#define GQUERY_ROW_NUMBER (GQUERY_FORMS + 1)
 
 /* A bitmap in parts of `each` words of 32 rows; a warp goes through one at a time.
  *

@@ -1,5 +1,5 @@
-/* query/hash.h - hash tables of inner tables (query/kernels.h): each lies in an object of the keeper, which counts to the device's budget and may be
- * larger, and is used by all queries that need the same one.
+/* query/hash.h - hash tables of inner tables (query/kernels.h): each lies in an object of the keeper, which counts
+ * to the device's budget and may be larger, and is used by all queries that need the same one.
  *
  * One query builds it, and others that need it wait until it is ready or has failed. It is kept for a while without a user.
  *

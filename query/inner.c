@@ -1,9 +1,11 @@
 /* See run.h: tables that a query is joined with, and hash.h: their hash tables.
  *
- * A table's hash table is built by a part of the query: the window's program of that table alone, over its rows. It goes over them twice: to count
- * the rows that are to be entered, and to enter them. The columns that the query itself loads of the table are opened by another part, which runs nothing.
+ * A table's hash table is built by a part of the query: the window's program of that table alone, over its rows. It
+ * goes over them twice: to count the rows that are to be entered, and to enter them. The columns that the query
+ * itself loads of the table are opened by another part, which runs nothing.
  *
- * Hash tables are found or built before the query has a lane or leases, so that a query that waits for another one's keeps nothing that the other needs.
+ * Hash tables are found or built before the query has a lane or leases, so that a query that waits for another
+ * one's keeps nothing that the other needs.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* query/kernel_calendar.h - years, months, weeks and parts of a day, as PostgreSQL has them: device code without a state.
  *
- * Dates are days, timestamps microseconds, both since 2000-01-01, times microseconds of a day. Years have 365 or 366 days as in the Gregorian calendar, also before it
- * was introduced; they are counted here from March 1 on, so that a leap day is a year's last one.
+ * Dates are days, timestamps microseconds, both since 2000-01-01, times microseconds of a day. Years have 365 or
+ * 366 days as in the Gregorian calendar, also before it was introduced; they are counted here from March 1 on, so
+ * that a leap day is a year's last one.
  *
  * Threads: any.
  */
@@ -16,8 +17,8 @@
 #define DAY_US 86400000000
 #define DAYS_0_TO_2000 730425 /* from March 1 of the year 0 */
 #define DAYS_1970_TO_2000 10957
-#define TIMESTAMP_LEAST \
-    (-211813488000000000) /* finite ones: from 4714-11-24 BC on, before 294277-01-01 */
+/* Finite ones: from 4714-11-24 BC on, before 294277-01-01. */
+#define TIMESTAMP_LEAST (-211813488000000000)
 #define TIMESTAMP_LIMIT 9223371331200000000
 #define DAY_LEAST (-2451545)
 #define DAY_MOST 106751983 /* that a timestamp has */
@@ -119,7 +120,8 @@ GVM_DEVICE uint64_t infinite_field(uint32_t what, uint64_t v)
     return BAD_CALENDAR;
 }
 
-/* offset: of the local time from v, in microseconds. BAD_CALENDAR: an infinite value has no such field, or what would be returned is out of range. */
+/* offset: of the local time from v, in microseconds. BAD_CALENDAR: an infinite value has no such field, or what
+ * would be returned is out of range. */
 GVM_DEVICE uint64_t calendar(uint32_t what, uint32_t of, int64_t offset, uint64_t v)
 {
     const int is_time = what >= GQUERY_TO_HOUR || (what >= GQUERY_HOUR && what <= GQUERY_SECOND);

@@ -1,9 +1,11 @@
 /* query/kernel_groups.h - the hash table of groups, as threads of all blocks use it at once: device code.
  *
- * Open addressing, linear probing. A slot's first word is 0, CLAIMED, or READY and the bits of keys that are NULL. A thread that finds 0 claims
- * the slot, writes its keys and then READY; one that finds CLAIMED waits, because these may be its own keys: so no group is there twice. READY
- * slots do not change any more but for their states, to which all add by atomic operations. READY is read by consume (gvmem/device/kernel.h), since
- * the keys are read behind a branch on it, and by loads that take nothing from a multiprocessor's cache: acquire would empty that at each probe.
+ * Open addressing, linear probing. A slot's first word is 0, CLAIMED, or READY and the bits of keys that are NULL.
+ * A thread that finds 0 claims the slot, writes its keys and then READY; one that finds CLAIMED waits, because
+ * these may be its own keys: so no group is there twice. READY slots do not change any more but for their states,
+ * to which all add by atomic operations. READY is read by consume (gvmem/device/kernel.h), since the keys are read
+ * behind a branch on it, and by loads that take nothing from a multiprocessor's cache: acquire would empty that at
+ * each probe.
  *
  * Threads: any. Those of a warp may wait for each other.
  */
@@ -67,7 +69,8 @@ GVM_DEVICE int fill_slot(gquery_groups *groups, uint64_t *slot, const row_keys *
     return 1;
 }
 
-/* The slot's first word, once that is not CLAIMED; the slot has this row's keys now if it was free. 0: it was, and there is no room. */
+/* The slot's first word, once that is not CLAIMED; the slot has this row's keys now if it was free. 0: it was, and
+ * there is no room. */
 GVM_DEVICE uint64_t claim_slot(gquery_groups *groups, uint64_t *slot, const row_keys *keys)
 {
     for (;;) {
@@ -82,7 +85,8 @@ GVM_DEVICE uint64_t claim_slot(gquery_groups *groups, uint64_t *slot, const row_
     }
 }
 
-/* The address of the state of the group with these keys, of which hash is hash_keys(); 0, and groups->full is 1: there is no room for another. */
+/* The address of the state of the group with these keys, of which hash is hash_keys(); 0, and groups->full is 1:
+ * there is no room for another. */
 GVM_DEVICE uint64_t find_group(gquery_groups *groups, const row_keys *keys, uint64_t hash)
 {
     const uint64_t mask = groups->mask, words = groups->slot_words;

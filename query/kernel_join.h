@@ -1,14 +1,17 @@
 /* query/kernel_join.h - joins: rows of inner tables by their keys, into hash tables and out of them. Device code.
  *
- * The number of the inner row that a row has found is behind the stack, one for each table that is joined; all ones: it has found none. A row with several
- * matches goes through the program once for each: `more` has a bit for each row and table, and after the program the innermost table that
- * has another match for a row takes that; the program goes on behind its GQUERY_PROBE. Tables behind that are looked up anew.
+ * The number of the inner row that a row has found is behind the stack, one for each table that is joined; all
+ * ones: it has found none. A row with several matches goes through the program once for each: `more` has a bit for
+ * each row and table, and after the program the innermost table that has another match for a row takes that; the
+ * program goes on behind its GQUERY_PROBE. Tables behind that are looked up anew.
  *
- * A condition on the pair is between GQUERY_PROBE and GQUERY_MATCH. There the program ends, and begins anew behind the probe for the rows that have others
- * with the same keys, or, once no row has, behind GQUERY_MATCH for those that go on. A row that takes another match of a left join comes by its GQUERY_MATCH, too, and is out if there is none.
+ * A condition on the pair is between GQUERY_PROBE and GQUERY_MATCH. There the program ends, and begins anew behind
+ * the probe for the rows that have others with the same keys, or, once no row has, behind GQUERY_MATCH for those
+ * that go on. A row that takes another match of a left join comes by its GQUERY_MATCH, too, and is out if there is
+ * none.
  *
- * A slot's state is FREE, CLAIMED or READY. Of READY slots only the first row of the chain changes, by an exchange: nobody waits for anybody then. Tables are
- * probed by later launches alone.
+ * A slot's state is FREE, CLAIMED or READY. Of READY slots only the first row of the chain changes, by an exchange:
+ * nobody waits for anybody then. Tables are probed by later launches alone.
  *
  * Without GQUERY_JOINED programs have no joins, and nothing of this is in the kernel.
  *
@@ -56,8 +59,8 @@ GVM_DEVICE int has_too_many(const gquery_scan *p)
 #define SLOT_READY 2u
 #define UNMATCHED (~0ull)
 
-/* machine.search: for the table's rows EACH bits that have come to the probe, that the condition was true for once, and that it is to be evaluated for with
- * other rows of the table. */
+/* machine.search: for the table's rows EACH bits that have come to the probe, that the condition was true for once,
+ * and that it is to be evaluated for with other rows of the table. */
 #define SEARCH_ENTERED 0
 #define SEARCH_FOUND EACH
 #define SEARCH_AGAIN (2 * EACH)
@@ -183,7 +186,8 @@ GVM_DEVICE void probe(const gquery_scan *p, machine *m, const gquery_instruction
     }
 }
 
-/* The condition is true of the rows that were found, or not: these take the next ones. No row goes on from here: continue_search() says which do. */
+/* The condition is true of the rows that were found, or not: these take the next ones. No row goes on from here:
+ * continue_search() says which do. */
 GVM_DEVICE void match(const gquery_scan *p, machine *m, const gquery_instruction *i)
 {
     const uint32_t t = i->a - 1, met = m->active & true_rows(m);
@@ -259,8 +263,8 @@ GVM_DEVICE uint32_t take_next_matches(const gquery_scan *p, machine *m)
     return h->resume;
 }
 
-#define HALT_ROUNDS \
-    1024u /* matches of a thread's rows, or rows that may be some, between two reads of p->halt, which is in host memory */
+/* Matches of a thread's rows, or rows that may be some, between two reads of p->halt, which is in host memory. */
+#define HALT_ROUNDS 1024u
 
 /* Whether further matches are left out. round: how many of the tile there have been. */
 GVM_DEVICE int is_halted(const gquery_scan *p, machine *m, uint32_t round)

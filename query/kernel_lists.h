@@ -1,4 +1,5 @@
-/* query/kernel_lists.h - marked rows and ordered lists: after the program, by whole warps; also by threads that have no active row; lists of joined rows before a thread's rows go on. Device code.
+/* query/kernel_lists.h - marked rows and ordered lists: after the program, by whole warps; also by threads that
+ * have no active row; lists of joined rows before a thread's rows go on. Device code.
  *
  * Threads: all of a warp, but for emit_joined().
  */

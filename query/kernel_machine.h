@@ -1,4 +1,5 @@
-/* query/kernel_machine.h - a thread of the interpreter of query programs (kernels.c) at work: its rows, its stack, which rows are active. Device code.
+/* query/kernel_machine.h - a thread of the interpreter of query programs (kernels.c) at work: its rows, its stack,
+ * which rows are active. Device code.
  *
  * Threads: its own.
  */

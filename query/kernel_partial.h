@@ -1,17 +1,21 @@
-/* query/kernel_partial.h - partial aggregation: groups that a block has in its shared memory, so that few groups are not bound by atomic
- * operations on the same words of device memory. Device code.
+/* query/kernel_partial.h - partial aggregation: groups that a block has in its shared memory, so that few groups
+ * are not bound by atomic operations on the same words of device memory. Device code.
  *
- * Before the stack are the states of p->local_groups groups, then their keys, then *tags* by which a row's keys find the group:
- * open addressing, linear probing, four tags a group. Groups are numbered as they come. A state is there in several *copies*, one for each so many
- * threads: lanes of a warp add to words that are beside each other, each to its own bank of shared memory. The first LOCAL_MANY groups have
- * p->local_copies, for where groups are few many lanes have the same; the others have a sixteenth of that.
+ * Before the stack are the states of p->local_groups groups, then their keys, then *tags* by which a row's keys
+ * find the group: open addressing, linear probing, four tags a group. Groups are numbered as they come. A state is
+ * there in several *copies*, one for each so many
+ * threads: lanes of a warp add to words that are beside each other, each to its own bank of shared memory. The
+ * first LOCAL_MANY groups have p->local_copies, for where groups are few many lanes have the same; the others have
+ * a sixteenth of that.
  *
- * Counts and sums of integers are words of 32 bits, which shared memory adds to by itself; what does not fit goes to the next word. A
- * sum's four words are signed, so that small values of both signs change the first one alone. Others change by compare and swap.
+ * Counts and sums of integers are words of 32 bits, which shared memory adds to by itself; what does not fit goes
+ * to the next word. A sum's four words are signed, so that small values of both signs change the first one alone.
+ * Others change by compare and swap.
  *
- * A row whose keys are not among these groups goes to the table in device memory (kernel_groups.h), and at the end so do the groups. A
- * thread whose rows mostly do so looks here no more until the next *review*, which all of the block have every few tiles: where most do not look here and no
- * group has room, the groups go to the table and others begin here, if there have been many rows for each; if not, the block does without.
+ * A row whose keys are not among these groups goes to the table in device memory (kernel_groups.h), and at the end
+ * so do the groups. A thread whose rows mostly do so looks here no more until the next *review*, which all of the
+ * block have every few tiles: where most do not look here and no group has room, the groups go to the table and
+ * others begin here, if there have been many rows for each; if not, the block does without.
  *
  * Threads: any of the block; local_begin(), local_review() and local_end(): all of it.
  */
@@ -25,7 +29,8 @@
 #define TAG_NO_ROOM 2u       /* there are as many groups as there may be */
 #define TAG_READY (1u << 31) /* below: the group's number, then 8 bits, which keys are NULL */
 #define TAG_PROBES 8u
-/* What a thread notes: rows that were not here less those that were, in 8 bits; tiles since the review, in 8 bits; rows that were here. */
+/* What a thread notes: rows that were not here less those that were, in 8 bits; tiles since the review, in 8 bits;
+ * rows that were here. */
 #define LOCAL_MISSES 24u /* so many, and the thread looks here no more */
 #define LOCAL_MISSES_MASK 0xffu
 #define LOCAL_TILE (1u << 8)
@@ -51,8 +56,8 @@ GVM_DEVICE uint32_t *local_tags(const gquery_scan *p)
     return (uint32_t *)((uint64_t *)gvm_shared() + p->local_tags_at);
 }
 
-/* COUNT_GROUPS: counts on where there is no room. COUNT_HITS: rows, since there are these groups. COUNT_AWAY: threads that do not look
- * here. COUNTS_OFF: none does any more. */
+/* COUNT_GROUPS: counts on where there is no room. COUNT_HITS: rows, since there are these groups. COUNT_AWAY:
+ * threads that do not look here. COUNTS_OFF: none does any more. */
 GVM_DEVICE uint32_t *local_counts(const gquery_scan *p)
 {
     return local_tags(p) + p->local_groups * GQUERY_LOCAL_TAGS;
@@ -181,8 +186,8 @@ GVM_DEVICE uint64_t probe_local(const gquery_scan *p, const row_keys *keys)
     return 0;
 }
 
-/* Whether the counts have bits for the rows of another tile before the next review. With joins a row counts once for each of its matches: when a thread's
- * note is full, it adds it to the block's count. */
+/* Whether the counts have bits for the rows of another tile before the next review. With joins a row counts once
+ * for each of its matches: when a thread's note is full, it adds it to the block's count. */
 GVM_DEVICE int has_count(const gquery_scan *p, machine *m)
 {
 #ifdef GQUERY_JOINED
@@ -230,8 +235,8 @@ GVM_DEVICE uint64_t find_local(const gquery_scan *p, machine *m, const row_keys 
     return handle;
 }
 
-/* Looks for the groups of all active rows at once, without a branch, at the first tag of each row's keys, which are on the stack from `first` on. Returns the rows whose
- * groups are there; their handles are behind the stack. */
+/* Looks for the groups of all active rows at once, without a branch, at the first tag of each row's keys, which are
+ * on the stack from `first` on. Returns the rows whose groups are there; their handles are behind the stack. */
 GVM_DEVICE uint32_t find_local_rows(const gquery_scan *p, machine *m, uint32_t first, uint32_t count)
 {
     uint32_t tags[EACH] = {0}, r, k, found = m->active;

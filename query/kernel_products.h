@@ -1,11 +1,12 @@
 /* query/kernel_products.h - the kernel query_products of search.c, see search.h.
  *
- * A tile's products of rows and queries are found as those of matrices: a thread keeps those of EACH_PRODUCT rows and as many queries in registers,
- * while parts of both, of as many elements as a block's side, go through shared memory; the next part is loaded while one is multiplied.
+ * A tile's products of rows and queries are found as those of matrices: a thread keeps those of EACH_PRODUCT rows
+ * and as many queries in registers, while parts of both, of as many elements as a block's side, go through shared
+ * memory; the next part is loaded while one is multiplied.
  *
- * Of floats the distance that follows from a product and two squares is wrong by so much that near rows may lie in another order. So a pair is left out
- * if by its product and the bound of that error it cannot be in its list; one that can has its distance found from its elements. There are few of these, once
- * a list has a bound.
+ * Of floats the distance that follows from a product and two squares is wrong by so much that near rows may lie in
+ * another order. So a pair is left out if by its product and the bound of that error it cannot be in its list; one
+ * that can has its distance found from its elements. There are few of these, once a list has a bound.
  */
 #ifndef GQUERY_KERNEL_PRODUCTS_H
 #define GQUERY_KERNEL_PRODUCTS_H
@@ -14,8 +15,8 @@
 
 #define EACH_PRODUCT GQUERY_PRODUCTS_EACH
 #define HALF (EACH_PRODUCT / 2) /* a thread's rows lie in two places of a tile, queries too */
-#define PRODUCT_STEP \
-    (GQUERY_SIDE_MAX * EACH_PRODUCT + 4u) /* of one element: the next one is in other banks */
+/* Of one element: the next one is in other banks. */
+#define PRODUCT_STEP (GQUERY_SIDE_MAX * EACH_PRODUCT + 4u)
 #define PRODUCT_WORDS (2u * GQUERY_SIDE_MAX * PRODUCT_STEP)
 
 /* An element as a float, or 32 bits. */
@@ -170,8 +171,9 @@ typedef struct limit {
 /* If the squares of a row or query add up to this or more, sums of its products may overflow: no pair of it is skipped. */
 #define SQUARE_MOST 1e37
 
-/* What the error of a product is at most, as a share of the sum of both squares, and more. The error of a sum of n products of floats is at
- * most n * 2^-24 of the sum of their magnitudes; the product has one, the square of the row, and the distance that add_one() finds. */
+/* What the error of a product is at most, as a share of the sum of both squares, and more. The error of a sum of n
+ * products of floats is at most n * 2^-24 of the sum of their magnitudes; the product has one, the square of the
+ * row, and the distance that add_one() finds. */
 GVM_DEVICE double error_of(const gquery_nearest *p)
 {
     return p->elements == GQUERY_ELEMENTS_BITS ? 0x1p-20 : (p->count + 16) * 0x1p-22;

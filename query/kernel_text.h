@@ -1,9 +1,10 @@
 /* query/kernel_text.h - GQUERY_TEXT: what a program says of the texts of a column. Device code.
  *
- * Whatever there is in place of offsets and lengths, nothing is read outside of the column: a text that is not within its bytes raises GQUERY_E_TEXT, and so
- * does one that is compressed, unless its length decides.
+ * Whatever there is in place of offsets and lengths, nothing is read outside of the column: a text that is not
+ * within its bytes raises GQUERY_E_TEXT, and so does one that is compressed, unless its length decides.
  *
- * Bytes are compared as words of 8: those of a text are taken from the aligned words that they are in, which may have other bytes beside them.
+ * Bytes are compared as words of 8: those of a text are taken from the aligned words that they are in, which may
+ * have other bytes beside them.
  *
  * The answer for a text that ends within a character of UTF-8 is not specified.
  *

@@ -161,8 +161,9 @@ GVM_DEVICE double round_to(double v, uint32_t kind)
     return kind == GQUERY_ARITHMETIC_F32 ? (double)(float)v : v;
 }
 
-/* Of two finite numbers there is no infinite sum. Floats: the sum, difference, product or quotient of two floats, rounded to a double and then to
- * a float, is the one rounded at once, for a double has more than twice as many digits. */
+/* Of two finite numbers there is no infinite sum. Floats: the sum, difference, product or quotient of two floats,
+ * rounded to a double and then to a float, is the one rounded at once, for a double has more than twice as many
+ * digits. */
 GVM_DEVICE uint64_t sum_f64(double a, double b, uint32_t kind, uint32_t *error)
 {
     const double v = round_to(a + b, kind);

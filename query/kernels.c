@@ -1,13 +1,14 @@
 /* Query programs on the device: program.h says what they mean, kernels.h who calls these kernels with what.
  *
- * An interpreter. A block has tiles of GQUERY_EACH rows a thread; row r of a thread is r warps' lanes behind its first one, so that neighbouring lanes
- * load neighbouring values, from addresses that are a constant apart. Each instruction is decoded once for these rows, by all threads alike. In registers are the top of the stack
- * (four values), the bits of NULLs (one for each value of each row) and those of active rows; the rest of the stack is in shared memory, where the same
- * value of neighbouring threads lies side by side. What is on the stack in rows that are not active stays as it is, since they may be
- * active again behind GQUERY_ELSE or GQUERY_END.
+ * An interpreter. A block has tiles of GQUERY_EACH rows a thread; row r of a thread is r warps' lanes behind its
+ * first one, so that neighbouring lanes load neighbouring values, from addresses that are a constant apart. Each
+ * instruction is decoded once for these rows, by all threads alike. In registers are the top of the stack (four
+ * values), the bits of NULLs (one for each value of each row) and those of active rows; the rest of the stack is in
+ * shared memory, where the same value of neighbouring threads lies side by side. What is on the stack in rows that
+ * are not active stays as it is, since they may be active again behind GQUERY_ELSE or GQUERY_END.
  *
- * Programs have been through gquery_check() and gquery_fuse(): nothing is checked here, and where the right operand of an operation is a column or a
- * constant, it does not go over the stack.
+ * Programs have been through gquery_check() and gquery_fuse(): nothing is checked here, and where the right operand
+ * of an operation is a column or a constant, it does not go over the stack.
  *
  * Operations that need many registers go through shared memory row by row, so that the others do not pay for them.
  */

@@ -7,9 +7,10 @@
 #define GQUERY_THREADS 256 /* of a block, at most; any multiple of a warp */
 #define GQUERY_EACH 4      /* rows that a thread has at a time */
 
-/* An instruction as gquery_fuse() has changed it, which is one that does up to three things. op: the column plus 1 that is loaded before, the operation,
- * and whether a GQUERY_FILTER follows. b of comparisons and + - *: where the right operand is, if not on the stack. Loads and filters that are by themselves
- * are such an addition to an operation that does nothing else. */
+/* An instruction as gquery_fuse() has changed it, which is one that does up to three things. op: the column plus 1
+ * that is loaded before, the operation, and whether a GQUERY_FILTER follows. b of comparisons and + - *: where the
+ * right operand is, if not on the stack. Loads and filters that are by themselves are such an addition to an
+ * operation that does nothing else. */
 #define GQUERY_OPERATION 0x7fu
 #define GQUERY_THEN_FILTER 0x80u
 #define GQUERY_LOADED_SHIFT 8
@@ -43,7 +44,8 @@ typedef struct gquery_tests {
     gquery_test each[GQUERY_TESTS_MAX];
 } gquery_tests;
 
-/* Makes of a program that gquery_check() has accepted what kernels run, and says which tests it begins with. Ranges of a column are one test. */
+/* Makes of a program that gquery_check() has accepted what kernels run, and says which tests it begins with. Ranges
+ * of a column are one test. */
 gquery_tests gquery_fuse(gquery_program *program);
 
 typedef struct gquery_source {
@@ -64,12 +66,14 @@ gquery_source gquery_source_at(const gquery_column *column, uint64_t values, uin
 
 #define GQUERY_NO_ROW UINT32_MAX
 
-/* Slots of a hash table that are searched for keys, from the one that their hash gives. Tables are half full at most, so that ordinary keys need fewer than a
- * hundred. Keys whose hashes are equal, as a user may choose them, would each be searched for behind all before. */
+/* Slots of a hash table that are searched for keys, from the one that their hash gives. Tables are half full at
+ * most, so that ordinary keys need fewer than a hundred. Keys whose hashes are equal, as a user may choose them,
+ * would each be searched for behind all before. */
 #define GQUERY_PROBES_MAX 1024u
 
-/* An inner table by its keys: open addressing, linear probing. A slot is a word, which has a state in its lower half and a row, below GQUERY_NO_ROW, in its
- * upper one, and then the keys. Rows with the same keys are chained by `next`, a uint32_t for each row of the table that has been entered. */
+/* An inner table by its keys: open addressing, linear probing. A slot is a word, which has a state in its lower
+ * half and a row, below GQUERY_NO_ROW, in its upper one, and then the keys. Rows with the same keys are chained by
+ * `next`, a uint32_t for each row of the table that has been entered. */
 typedef struct gquery_hash {
     uint64_t slots; /* an address */
     uint64_t count; /* of slots; 0: no row was entered */
@@ -78,7 +82,8 @@ typedef struct gquery_hash {
     uint32_t resume, matched;
 } gquery_hash;
 
-/* Of GQUERY_BUILD. A scan with hash.count 0 counts rows in `rows`, one with slots, which are 0 before, enters them, and counts in `repeated` those whose keys were there.
+/* Of GQUERY_BUILD. A scan with hash.count 0 counts rows in `rows`, one with slots, which are 0 before, enters them,
+ * and counts in `repeated` those whose keys were there.
  * GQUERY_E_LONG: keys find no slot in GQUERY_PROBES_MAX. */
 typedef struct gquery_build {
     gquery_hash hash;
@@ -86,8 +91,9 @@ typedef struct gquery_build {
     uint64_t repeated;
 } gquery_build;
 
-/* Of GQUERY_APPEND: the numbers of the rows that are joined, of each table one, the outer one's first; all ones: there is none. Where count exceeds max, those beyond were left out; where it
- * exceeds `stop`, rows may not have been looked at. */
+/* Of GQUERY_APPEND: the numbers of the rows that are joined, of each table one, the outer one's first; all ones:
+ * there is none. Where count exceeds max, those beyond were left out; where it exceeds `stop`, rows may not have
+ * been looked at. */
 typedef struct gquery_appended {
     uint64_t rows; /* `tables` uint64_t each */
     uint64_t count, max, stop;
@@ -97,15 +103,19 @@ typedef struct gquery_appended {
 /* Of a program that has been through gquery_fuse(): resume and matched of its tables. */
 void gquery_set_resumes(const gquery_program *program, gquery_hash *hashes);
 
-/* query_scan: rows [first, limit) through the program. query_join: the same, also of programs with GQUERY_PROBE and GQUERY_BUILD. Dynamic shared memory: gquery_shared_bytes().
+/* query_scan: rows [first, limit) through the program. query_join: the same, also of programs with GQUERY_PROBE and
+ * GQUERY_BUILD. Dynamic shared memory: gquery_shared_bytes().
  *
- * All in one group (groups 0): each block adds what it has found to its part of `partial`, a state of state_words each, which a launch of
- * query_reduce adds up. So sums of doubles do not depend on timing.
+ * All in one group (groups 0): each block adds what it has found to its part of `partial`, a state of state_words
+ * each, which a launch of query_reduce adds up. So sums of doubles do not depend on timing.
  *
- * By groups: `groups` is a gquery_groups. Where it is full, or keys find no slot in GQUERY_PROBES_MAX, rows are left out and groups.full is 1: the caller begins anew with a larger one.
+ * By groups: `groups` is a gquery_groups. Where it is full, or keys find no slot in GQUERY_PROBES_MAX, rows are
+ * left out and groups.full is 1: the caller begins anew with a larger one.
  *
- * GQUERY_MARK: all bits of the 32-bit words that have rows [first, limit) are written, those behind `limit` as 0; nothing need be there before.
- * GQUERY_EMIT: entries of the list that are above `after` and not above `bound` are appended, in any order. Where count exceeds max, entries beyond that were left out.
+ * GQUERY_MARK: all bits of the 32-bit words that have rows [first, limit) are written, those behind `limit` as 0;
+ * nothing need be there before.
+ * GQUERY_EMIT: entries of the list that are above `after` and not above `bound` are appended, in any order. Where
+ * count exceeds max, entries beyond that were left out.
  */
 typedef struct gquery_scan {
     uint64_t program;      /* gquery_program */
@@ -128,7 +138,9 @@ typedef struct gquery_scan {
     gquery_hash hashes[GQUERY_JOINS_MAX]; /* of tables from 1 on */
     uint64_t build;                       /* of GQUERY_BUILD: gquery_build; otherwise 0 */
     uint64_t appended;                    /* of GQUERY_APPEND: gquery_appended; otherwise 0 */
-    uint64_t halt; /* of query_join: a uint32_t of the host. Where it is not 0, further matches of rows are left out, and GQUERY_E_LONG is raised. 0: there is none */
+    /* Of query_join: a uint32_t of the host. Where it is not 0, further matches of rows are left out, and
+     * GQUERY_E_LONG is raised. 0: there is none. */
+    uint64_t halt;
 } gquery_scan;
 
 /* query_reduce, one block: states of `blocks` blocks in their order, into the first one. */
@@ -139,8 +151,10 @@ typedef struct gquery_reduce {
     uint32_t blocks, state_words;
 } gquery_reduce;
 
-/* A hash table of groups: open addressing, a power of two of slots, of which half are used at most: the host sets count and full to 0, max to that; keys without values of their own (NULL) are 0. A slot is `1 + keys + state_words` words:
- * first what kernels need while a group comes into being and which keys are NULL (bit k: key k), then the keys, then the state. */
+/* A hash table of groups: open addressing, a power of two of slots, of which half are used at most: the host sets
+ * count and full to 0, max to that; keys without values of their own (NULL) are 0. A slot is `1 + keys +
+ * state_words` words: first what kernels need while a group comes into being and which keys are NULL (bit k: key
+ * k), then the keys, then the state. */
 typedef struct gquery_groups {
     uint64_t slots;
     uint64_t mask;  /* slots - 1 */
@@ -159,10 +173,12 @@ typedef struct gquery_begin {
     uint32_t keys, state_words;
 } gquery_begin;
 
-/* query_collect: groups at `out`, in any order: as slots, with a first word that has but the bits of NULL keys. Word w of group i is
- * i * group_pitch + w * word_pitch words on: groups behind each other, or as columns. `collected` counts them: uint64_t, 0 before.
+/* query_collect: groups at `out`, in any order: as slots, with a first word that has but the bits of NULL keys.
+ * Word w of group i is i * group_pitch + w * word_pitch words on: groups behind each other, or as columns.
+ * `collected` counts them: uint64_t, 0 before.
  * sums: which words of a state are sums of doubles; one of them is not finite: GQUERY_E_OVERFLOW.
- * nulls, if not 0: bitmaps of the keys, word_pitch bits each, all 1 before; bits of NULLs become 0. word_pitch is a multiple of 32 then. */
+ * nulls, if not 0: bitmaps of the keys, word_pitch bits each, all 1 before; bits of NULLs become 0. word_pitch is a
+ * multiple of 32 then. */
 typedef struct gquery_collect {
     uint64_t groups;
     uint64_t out, collected;
@@ -173,8 +189,8 @@ typedef struct gquery_collect {
     uint32_t slot_words, keys;
 } gquery_collect;
 
-/* query_list_groups: the entries of a list whose rows are groups, each with its group's words behind it, at `out`. Word w of group i is at groups,
- * w * word_pitch + i words on. They are `pitch` words from each other. */
+/* query_list_groups: the entries of a list whose rows are groups, each with its group's words behind it, at `out`.
+ * Word w of group i is at groups, w * word_pitch + i words on. They are `pitch` words from each other. */
 typedef struct gquery_listed_groups {
     uint64_t entries, count;
     uint64_t groups, word_pitch;
@@ -185,18 +201,21 @@ typedef struct gquery_listed_groups {
 /* Words of the state, bit by bit, that are sums of doubles. */
 uint64_t gquery_double_sums(const gquery_program *program);
 
-/* Groups that a block has in shared memory (query/kernel_partial.h), and how many tiles there are between two reviews of them, 255 at most; groups and copies are powers of two. The first ones have all copies of their state. */
+/* Groups that a block has in shared memory (query/kernel_partial.h), and how many tiles there are between two
+ * reviews of them, 255 at most; groups and copies are powers of two. The first ones have all copies of their
+ * state. */
 #define GQUERY_LOCAL_MAX 128
 #define GQUERY_LOCAL_TAGS 4 /* for each of them */
 #define GQUERY_LOCAL_COUNTS 4
 #define GQUERY_LOCAL_MANY 8
-#define GQUERY_LOCAL_FEWER \
-    16 /* copies, of the others: local_copies is as many at least, if there are others */
+/* Copies, of the others: local_copies is as many at least, if there are others. */
+#define GQUERY_LOCAL_FEWER 16
 #define GQUERY_LOCAL_STATES(groups, copies) \
     (GQUERY_LOCAL_MANY * (copies) + ((groups)-GQUERY_LOCAL_MANY) * ((copies) / GQUERY_LOCAL_FEWER))
 
-/* Sets how many groups a block of so many threads has in shared memory: as fit into what the stack leaves of it, with as many blocks in a
- * multiprocessor as there would be without. A block may have block_bytes, a multiprocessor has so many; 0: no groups. */
+/* Sets how many groups a block of so many threads has in shared memory: as fit into what the stack leaves of it,
+ * with as many blocks in a multiprocessor as there would be without. A block may have block_bytes, a multiprocessor
+ * has so many; 0: no groups. */
 void gquery_set_local(gquery_scan *scan, uint32_t threads, uint64_t block_bytes,
                       uint64_t multiprocessor_bytes);
 

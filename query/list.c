@@ -1,18 +1,22 @@
 /* See run.h: the first k entries of an ordered list (GQUERY_EMIT).
  *
- * Rows go through the scan in slices. Two lists are on the device. The scan appends to `appended`, which has at most k entries before a slice.
- * After it the bound becomes the k-th entry, so that the next slice appends few, and the entries up to that are put into `kept`, from where
- * they become the beginning of `appended` before the next slice.
+ * Rows go through the scan in slices. Two lists are on the device. The scan appends to `appended`, which has at
+ * most k entries before a slice. After it the bound becomes the k-th entry, so that the next slice appends few, and
+ * the entries up to that are put into `kept`, from where they become the beginning of `appended` before the next
+ * slice.
  *
- * A slice may have more rows beneath the bound than the list has room for. The k-th of those that have found room is a bound all the same: the list is
- * set back to what it was before the slice, which is done again with that bound and at most half of the rows. A slice of GQUERY_SLICE_LEAST
- * rows always has room, so each one is over after a few turns.
+ * A slice may have more rows beneath the bound than the list has room for. The k-th of those that have found room
+ * is a bound all the same: the list is set back to what it was before the slice, which is done again with that
+ * bound and at most half of the rows. A slice of GQUERY_SLICE_LEAST rows always has room, so each one is over after
+ * a few turns.
  *
- * Of joined rows an entry has the rows of all tables. One row may have more matches than the list has room for: then, too, the bound that those with room have given leaves fewer the next time.
+ * Of joined rows an entry has the rows of all tables. One row may have more matches than the list has room for:
+ * then, too, the bound that those with room have given leaves fewer the next time.
  *
- * Of rows in random order k / r are beneath a bound that r rows have given. The next slice is expected to have as many times more as the latest one
- * had: so rows in the opposite order of the list go through in slices that fit. But the bound that a slice with too many rows has given may leave
- * none of its first rows and all of the next ones: after it slices grow slowly at first. So the rows that are done again are about as many as the others.
+ * Of rows in random order k / r are beneath a bound that r rows have given. The next slice is expected to have as
+ * many times more as the latest one had: so rows in the opposite order of the list go through in slices that fit.
+ * But the bound that a slice with too many rows has given may leave none of its first rows and all of the next
+ * ones: after it slices grow slowly at first. So the rows that are done again are about as many as the others.
  */
 #include "query/run.h"
 
@@ -164,8 +168,8 @@ static uint64_t fewer_rows(const list *l, uint64_t rows, uint64_t passed)
     return whole(fitting < (double)rows / 2 ? (uint64_t)fitting : rows / 2);
 }
 
-/* The last rows come first: in a table that is in order, they or those at its beginning are the first ones of the list, and the bound
- * is right then. first, limit count rows as they come. */
+/* The last rows come first: in a table that is in order, they or those at its beginning are the first ones of the
+ * list, and the bound is right then. first, limit count rows as they come. */
 static bool run_next(gquery_query *q, const list *l, uint64_t first, uint64_t limit)
 {
     const uint64_t rows = q->rows;

@@ -1,5 +1,5 @@
-/* query/number.h - the arguments of the kernels in number.c, as host and device see them: texts have numbers by which programs group rows
- * (GQUERY_NUMBERED), and groups have texts. Addresses are numbers. */
+/* query/number.h - the arguments of the kernels in number.c, as host and device see them: texts have numbers by
+ * which programs group rows (GQUERY_NUMBERED), and groups have texts. Addresses are numbers. */
 #ifndef GQUERY_NUMBER_H
 #define GQUERY_NUMBER_H
 
@@ -7,8 +7,9 @@
 
 #define GQUERY_NUMBER_ROWS UINT32_MAX /* a table has fewer rows */
 
-/* A hash table of texts: open addressing, linear probing, a power of two of words, 0 before. A word is bits of a text's hash, and in its lower half a row that has the
- * text, plus 1. The host sets the other members to 0. It is too small, and all is done again with a larger one, where a text finds no word in GQUERY_PROBES_MAX, or more than
+/* A hash table of texts: open addressing, linear probing, a power of two of words, 0 before. A word is bits of a
+ * text's hash, and in its lower half a row that has the text, plus 1. The host sets the other members to 0. It is
+ * too small, and all is done again with a larger one, where a text finds no word in GQUERY_PROBES_MAX, or more than
  * half of the words are used. */
 typedef struct gquery_texts {
     uint64_t words;   /* an address */
@@ -23,7 +24,8 @@ static inline bool gquery_texts_full(const gquery_texts *texts)
     return texts->full != 0 || texts->count > (texts->mask + 1) / 2;
 }
 
-/* query_present: a bitmap of rows [first, limit), 1: the text is not NULL; `first` is a multiple of 8, and whole bytes are written. */
+/* query_present: a bitmap of rows [first, limit), 1: the text is not NULL; `first` is a multiple of 8, and whole
+ * bytes are written. */
 typedef struct gquery_present {
     gquery_source source; /* of texts, with values */
     uint64_t first, limit;
@@ -41,8 +43,9 @@ typedef struct gquery_number {
     uint32_t is_trimmed;
 } gquery_number;
 
-/* query_put_texts: the text of each of `count` records whose word `key` is its number, into words of it from `at` on: the bytes that it has, and then as many words as they
- * need, with zeros behind them, of `words` in all. Records are `pitch` words from each other; where bit null_bit of word `nulls` is 1, there is no text. */
+/* query_put_texts: the text of each of `count` records whose word `key` is its number, into words of it from `at`
+ * on: the bytes that it has, and then as many words as they need, with zeros behind them, of `words` in all.
+ * Records are `pitch` words from each other; where bit null_bit of word `nulls` is 1, there is no text. */
 typedef struct gquery_put_texts {
     gquery_source source;
     uint64_t rows; /* of its table */

@@ -1,7 +1,8 @@
 /* See executor.h: results that wait to be fetched.
  *
- * They are an object of the keeper, without a lease while nobody fetches them: a cursor may leave them for hours, and the keeper moves them to host
- * memory where others need the room. Blocks that are the driver's, and small, are sent at once and never wait (run.c).
+ * They are an object of the keeper, without a lease while nobody fetches them: a cursor may leave them for hours,
+ * and the keeper moves them to host memory where others need the room. Blocks that are the driver's, and small, are
+ * sent at once and never wait (run.c).
  */
 #include "query/executor.h"
 

@@ -1,10 +1,12 @@
 /* See executor.h, run.h: a query.
  *
- * Rows go through the scan in batches of about 10 ms, so that a query ends soon after its backend has gone, and those of others have
- * their turn. A batch that is not the first one is as large as the time of the one before says.
+ * Rows go through the scan in batches of about 10 ms, so that a query ends soon after its backend has gone, and
+ * those of others have their turn. A batch that is not the first one is as large as the time of the one before
+ * says.
  *
- * A batch is one launch. But where doubles are added up in one group, it is several of UNIT rows each: which rows a launch has decides how a
- * block's sums are rounded, and that must not depend on time. With distances it is several, too (distance.c).
+ * A batch is one launch. But where doubles are added up in one group, it is several of UNIT rows each: which rows a
+ * launch has decides how a block's sums are rounded, and that must not depend on time. With distances it is
+ * several, too (distance.c).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -123,8 +125,8 @@ static bool has_room_for_groups(const gquery_query *q)
     return table <= room && gquery_scratch_size(q->slots / 2 * slot_bytes) <= room - table;
 }
 
-/* For a table of q->slots: of fewer, where the rows cannot need so many or the query's bound does not allow them. Half of the slots are
- * used. `full` slots have been too few. */
+/* For a table of q->slots: of fewer, where the rows cannot need so many or the query's bound does not allow them.
+ * Half of the slots are used. `full` slots have been too few. */
 static bool take_groups(gquery_query *q, uint64_t full)
 {
     const uint64_t rows = q->matches > 1 ? UINT64_MAX : q->rows;
@@ -205,7 +207,8 @@ static CUfunction scan_of(const gquery_query *q)
     return q->shape.joins > 0 || q->shape.built ? q->device->join : q->device->scan;
 }
 
-/* How a scan is launched: the same for equal programs and numbers of rows, unless rows have many matches, which any number of blocks shares out. */
+/* How a scan is launched: the same for equal programs and numbers of rows, unless rows have many matches, which any
+ * number of blocks shares out. */
 bool gquery_choose_launch(gquery_query *q)
 {
     const uint64_t rows = q->rows < q->unit || q->matches > 1 ? q->rows : q->unit;

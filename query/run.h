@@ -15,8 +15,9 @@
  * Threads: a query belongs to its connection's.
  * Functions that return bool have put the reason for false into the answer, unless the backend has gone.
  *
- * Circle: appended.c, batch.c, columns.c, distance.c, inner.c, list.c, marks.c, nearest.c, run.c, stages.c and texts.c call each other, because run.c carries out a query by the others, which launch kernels and
- * report failures by it.
+ * Circle: appended.c, batch.c, columns.c, distance.c, inner.c, list.c, marks.c, nearest.c, run.c, stages.c and
+ * texts.c call each other, because run.c carries out a query by the others, which launch kernels and report
+ * failures by it.
  */
 #ifndef GQUERY_RUN_H
 #define GQUERY_RUN_H
@@ -27,8 +28,8 @@
 #include "query/kernels.h"
 #include "query/number.h"
 
-#define GQUERY_SLICE_LEAST \
-    UINT64_C(4096) /* rows of a launch are a multiple of so many, but for the last ones */
+/* Rows of a launch are a multiple of so many, but for the last ones. */
+#define GQUERY_SLICE_LEAST UINT64_C(4096)
 #define GQUERY_LIST_MAX (UINT64_C(1) << 20)
 
 /* What kernels and this process exchange beside states. */
@@ -42,7 +43,8 @@ typedef struct gquery_control {
     gquery_appended joined;              /* appended.c */
 } gquery_control;
 
-/* A lane's memory, on host and device: the program, control, states of blocks, a small bitmap; queries of distances, on the host alone. */
+/* A lane's memory, on host and device: the program, control, states of blocks, a small bitmap; queries of
+ * distances, on the host alone. */
 #define GQUERY_ROUND_UP(bytes) (((bytes) + 63) / 64 * 64)
 #define GQUERY_CONTROL_AT GQUERY_ROUND_UP(sizeof(gquery_program))
 #define GQUERY_STATES_AT (GQUERY_CONTROL_AT + GQUERY_ROUND_UP(sizeof(gquery_control)))
@@ -130,7 +132,8 @@ bool gquery_check_call(gquery_query *q, CUresult result, const char *call);
 /* The query is malformed. False. */
 bool gquery_refuse(gquery_query *q, const char *what);
 
-/* Of the bound of the query's scratch memory, what is left, and a block of it: GQUERY_NO_ROOM. Blocks count as gquery_scratch_size() says. */
+/* Of the bound of the query's scratch memory, what is left, and a block of it: GQUERY_NO_ROOM. Blocks count as
+ * gquery_scratch_size() says. */
 uint64_t gquery_room(const gquery_query *q);
 bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block);
 /* Work that uses it is over. */
@@ -234,7 +237,8 @@ bool gquery_run_appended(gquery_query *q);
 
 /* What the window says of them. */
 bool gquery_inner_check(gquery_query *q);
-/* Finds or builds their hash tables, and attaches the tables whose columns are loaded. The query has neither a lane nor leases, as builds have some. */
+/* Finds or builds their hash tables, and attaches the tables whose columns are loaded. The query has neither a lane
+ * nor leases, as builds have some. */
 bool gquery_inner_open(gquery_query *q);
 /* On hash tables and columns: all or none, within wait_ms each. */
 gvm_status gquery_inner_take_leases(gquery_query *q, int wait_ms);
@@ -273,7 +277,8 @@ void gquery_texts_end(gquery_query *q, bool full);
 /* Describes and clears them. */
 bool gquery_texts_begin(gquery_query *q, gquery_control *control);
 bool gquery_texts_are_full(const gquery_query *q);
-/* Numbers of inner tables' texts; of those in rows [first, limit) of the outer one, launch_rows at most. They set the scan's sources. */
+/* Numbers of inner tables' texts; of those in rows [first, limit) of the outer one, launch_rows at most. They set
+ * the scan's sources. */
 gquery_outcome gquery_texts_of_inner(gquery_query *q);
 bool gquery_texts_launch(gquery_query *q, uint64_t first, uint64_t limit);
 /* Words that each of the results has more, and the texts into these: from `at` on, of groups that begin at word `nulls`. */

@@ -1,10 +1,12 @@
 /* See executor.h: scratch memory, in blocks of few sizes, so that one query's are of use to the next.
  *
- * Large blocks are objects of the keeper: they count to its budget for the device, and it moves tables to host memory to make room for them. A block is leased
- * as long as a query has it. Where other leases leave no room on the device, the keeper makes an object in host memory, where no query would be
- * fast: then there is no room. Small blocks are the driver's.
+ * Large blocks are objects of the keeper: they count to its budget for the device, and it moves tables to host
+ * memory to make room for them. A block is leased as long as a query has it. Where other leases leave no room on
+ * the device, the keeper makes an object in host memory, where no query would be fast: then there is no room. Small
+ * blocks are the driver's.
  *
- * What is kept beyond a bound, a thread of its own frees (gquery_scratch_await()): unmapping takes milliseconds, for which no query waits.
+ * What is kept beyond a bound, a thread of its own frees (gquery_scratch_await()): unmapping takes milliseconds,
+ * for which no query waits.
  *
  * Lock: `lock` is for what is kept; neither the driver nor the keeper is called under it. */
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* Exact search: distances of rows of one length from a query, and the first entries of a list in their order.
  *
- * A row is read by so many threads that each has a part of 16 bytes at a time; their sums are added up in a fixed order. Floats are summed as
- * floats by each thread, and by all as doubles.
+ * A row is read by so many threads that each has a part of 16 bytes at a time; their sums are added up in a fixed
+ * order. Floats are summed as floats by each thread, and by all as doubles.
  */
 #include <gvmem/device/kernel.h>
 
@@ -171,8 +171,9 @@ GVM_DEVICE double distance_of(uint32_t elements, uint32_t metric, const sums *s,
 
 /* ---- rows */
 
-/* Where the pieces of the query are: piece `p` of unit `u`, a unit being what a thread loads of a row at a time. In shared memory first pieces are
- * beside each other, so that threads that read these at the same time read from all banks. */
+/* Where the pieces of the query are: piece `p` of unit `u`, a unit being what a thread loads of a row at a time. In
+ * shared memory first pieces are beside each other, so that threads that read these at the same time read from all
+ * banks. */
 typedef struct query_view {
     const uint8_t *bytes;
     uint32_t piece_step, unit_step;
@@ -387,7 +388,8 @@ GVM_DEVICE int is_candidate(const int64_t *entry, const prefix *p, const int64_t
            ordered(entry[p->words]) >> (64 - 8 * p->digits) == p->word >> (64 - 8 * p->digits);
 }
 
-/* Finds a digit of the bound: that of the k-th candidate. *k becomes its number among those that have this digit as well. By one thread. */
+/* Finds a digit of the bound: that of the k-th candidate. *k becomes its number among those that have this digit as
+ * well. By one thread. */
 GVM_DEVICE uint32_t digit_of(const uint32_t *counts, uint64_t *k)
 {
     uint32_t digit = 0;
@@ -494,8 +496,8 @@ GVM_KERNEL(query_keep, gquery_select, p)
         to->bounded = from->bounded;
 }
 
-/* ---- many queries: a block has a tile of rows and one of queries, so many of their elements at a time, in shared memory, from where each thread
- * takes EACH of both and adds to the sums of their pairs. */
+/* ---- many queries: a block has a tile of rows and one of queries, so many of their elements at a time, in shared
+ * memory, from where each thread takes EACH of both and adds to the sums of their pairs. */
 
 #define EACH GQUERY_NEAREST_EACH
 #define CHUNK 16u        /* elements */

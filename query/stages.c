@@ -1,7 +1,7 @@
 /* See run.h: a query of several programs, each of which has the groups of the one before for its rows (wire.h).
  *
- * Groups become columns, so that a program reads them as it reads a table's: one for each word of a slot, which lie behind each other, and then a bitmap
- * for each key.
+ * Groups become columns, so that a program reads them as it reads a table's: one for each word of a slot, which lie
+ * behind each other, and then a bitmap for each key.
  */
 #include <string.h>
 

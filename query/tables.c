@@ -1,5 +1,6 @@
-/* See tables.h. Lock: `lock` guards the list, users, and whether a bitmap is open. The keeper, which may take long, is not called under it: a table
- * that is being attached is in the list, and others that want it wait until it is, or until that has failed. */
+/* See tables.h. Lock: `lock` guards the list, users, and whether a bitmap is open. The keeper, which may take long,
+ * is not called under it: a table that is being attached is in the list, and others that want it wait until it is,
+ * or until that has failed. */
 #include "query/tables.h"
 
 #include <pthread.h>
@@ -77,7 +78,8 @@ static gvm_status describe(gquery_attached *a)
     return status;
 }
 
-/* The keeper's texts name links, which lead to the table as the token does: what is said of a query may be shown to users who have no right to it. */
+/* The keeper's texts name links, which lead to the table as the token does: what is said of a query may be shown to
+ * users who have no right to it. */
 static gvm_status hide_link(gvm_status status)
 {
     switch (status) {

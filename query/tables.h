@@ -3,8 +3,8 @@
  *
  * The connection opens what tokens lead to and nothing else (gvm_client_restrict()).
  *
- * Threads: any thread may call anything. Attaching, opening and detaching wait for the keeper as long as it lives, and nobody else waits with
- * them but for the same table.
+ * Threads: any thread may call anything. Attaching, opening and detaching wait for the keeper as long as it lives,
+ * and nobody else waits with them but for the same table.
  * Ownership: what gquery_tables_attach() returns is kept until gquery_tables_release(); later it may be detached.
  */
 #ifndef GQUERY_TABLES_H

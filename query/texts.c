@@ -1,10 +1,13 @@
-/* See run.h: texts as keys of groups. Programs load numbers in their place (GQUERY_NUMBERED), and the groups that are sent have the texts of these.
+/* See run.h: texts as keys of groups. Programs load numbers in their place (GQUERY_NUMBERED), and the groups that
+ * are sent have the texts of these.
  *
- * Each launch of the scan comes after launches that number the texts of its rows, into memory that the next one uses again, as of distances (distance.c). Texts of
- * inner tables are numbered before the first one: of all rows, as rows of the outer table find the same ones again and again.
+ * Each launch of the scan comes after launches that number the texts of its rows, into memory that the next one
+ * uses again, as of distances (distance.c). Texts of inner tables are numbered before the first one: of all rows,
+ * as rows of the outer table find the same ones again and again.
  *
- * Texts of rows that do not count are not numbered: a scan of the program's first filters alone marks the others before. So a text that is too long ends
- * the query only where it may be a key, and a hash table has few texts where few rows pass.
+ * Texts of rows that do not count are not numbered: a scan of the program's first filters alone marks the others
+ * before. So a text that is too long ends the query only where it may be a key, and a hash table has few texts
+ * where few rows pass.
  */
 #include <stddef.h>
 
@@ -129,7 +132,8 @@ bool gquery_texts_prepare(gquery_query *q)
     return true;
 }
 
-/* Of which half is used: no more than rows need, each of which has another text, and, if fewer may do, no more than a part of the memory that is left. */
+/* Of which half is used: no more than rows need, each of which has another text, and, if fewer may do, no more than
+ * a part of the memory that is left. */
 static void choose_words(const gquery_query *q, gquery_numbers *n)
 {
     while (n->words > WORDS_LEAST &&

@@ -1,8 +1,8 @@
-/* query/wire.h - what a backend and the executor exchange: messages over a connection (SOCK_SEQPACKET), and a memory file that both have
- * mapped.
+/* query/wire.h - what a backend and the executor exchange: messages over a connection (SOCK_SEQPACKET), and a
+ * memory file that both have mapped.
  *
- * The backend makes the file and seals it against shrinking. It begins with a gquery_window; spans are offsets from the file's start.
- * Both are programs of one user; each checks what it takes from the other before it uses it.
+ * The backend makes the file and seals it against shrinking. It begins with a gquery_window; spans are offsets from
+ * the file's start. Both are programs of one user; each checks what it takes from the other before it uses it.
  */
 #ifndef GQUERY_WIRE_H
 #define GQUERY_WIRE_H
@@ -21,10 +21,10 @@
 #define GQUERY_BATCH_ROWS_MAX 32768u
 #define GQUERY_BATCH_PITCH(rows) (((rows) + 63) / 64 * 64) /* values of a column */
 #define GQUERY_BATCH_BYTES(rows) (GQUERY_BATCH_PITCH(rows) * 8 + GQUERY_BATCH_PITCH(rows) / 8)
-#define GQUERY_GATHER_HIGH \
-    0x80000000u /* in `gather`, beside a column of decimals: the upper half; without it, the lower one */
-#define GQUERY_GATHER_ROW \
-    0x40000000u /* in `gather`, beside a table and not a column: the number of its row; NULL where a left join has found none */
+/* In `gather`, beside a column of decimals: the upper half; without it, the lower one. */
+#define GQUERY_GATHER_HIGH 0x80000000u
+/* In `gather`, beside a table and not a column: the number of its row; NULL where a left join has found none. */
+#define GQUERY_GATHER_ROW 0x40000000u
 
 typedef enum gquery_verb {
     /* to the executor */
@@ -91,12 +91,14 @@ typedef struct gquery_window {
     uint32_t role;  /* of the session: those of one role leave lanes to others */
     uint32_t table_count;
     gquery_table tables[GQUERY_TABLES_MAX];
-    /* Not 0: table 0 is a batch, tables[0].rows rows without a token. `batch` has the program's columns of it in their order, each of GQUERY_BATCH_BYTES(rows): as the stack has
-     * them, of GQUERY_I64 or GQUERY_F64, without a bias, then a bitmap, 1: not NULL. */
+    /* Not 0: table 0 is a batch, tables[0].rows rows without a token. `batch` has the program's columns of it in
+     * their order, each of GQUERY_BATCH_BYTES(rows): as the stack has them, of GQUERY_I64 or GQUERY_F64, without a
+     * bias, then a bitmap, 1: not NULL. */
     uint32_t batched;
     gquery_span batch;
     gquery_program program;
-    gquery_span builds[GQUERY_JOINS_MAX]; /* of tables from 1 on: a gquery_program over that table alone, as table 0, which ends in GQUERY_BUILD */
+    /* Of tables from 1 on: a gquery_program over that table alone, as table 0, which ends in GQUERY_BUILD. */
+    gquery_span builds[GQUERY_JOINS_MAX];
     uint32_t distance_count;
     gquery_wanted_distance distances[GQUERY_DISTANCES_MAX];
     uint64_t scratch_bytes_max; /* of device memory, for this query */
@@ -132,7 +134,8 @@ typedef struct gquery_window {
     uint32_t more; /* there are more than these: GQUERY_FETCH */
     uint32_t gathered;
     gquery_span records;
-    /* Of GQUERY_APPEND: outer rows before this one are done; where that is not all of them, the same query goes on from there, and no row raises an error then. */
+    /* Of GQUERY_APPEND: outer rows before this one are done; where that is not all of them, the same query goes on
+     * from there, and no row raises an error then. */
     uint64_t next_row, next_slice_rows;
     gquery_cost cost;
 } gquery_window;
