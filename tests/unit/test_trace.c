@@ -33,7 +33,7 @@ static void expect_line(const char *wanted)
 
     assert_int_equal(sscanf(line, "%d %lf %n", &tid, &began, &end), 2);
     assert_int_equal(tid, gettid());
-    assert_in_range(gvmi_now_ns() / 1e9 - began, 0, 10);
+    assert_in_range((double)gvmi_now_ns() / 1e9 - began, 0, 10);
     if (strncmp(line + end, wanted, strlen(wanted)) != 0)
         fail_msg("traced \"%s\", wanted \"%s\"", line + end, wanted);
     assert_string_equal(line + strlen(line) - 4, " us\n");
