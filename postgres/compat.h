@@ -33,6 +33,7 @@ object_ownercheck(Oid class, Oid object, Oid role)
  * Of the server's header for locales, which includes ICU's where the server has ICU: packages of servers and their headers do not
  * all bring those along.
  */
+extern bool lc_collate_is_c(Oid collation);
 extern bool lc_ctype_is_c(Oid collation);
 
 #endif
