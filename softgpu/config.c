@@ -1,6 +1,7 @@
 /* The machine that the software GPU pretends to be, from GVMEM_SOFTGPU.
  *
- *     devices=2,memory=4GiB,peers=16,sms=4,warp=32,threads=64,switches=0,host=8GiB,gap_us=200,instance=name
+ *     devices=2,memory=4GiB,peers=16,sms=4,warp=32,threads=64,switches=0,host=8GiB,link=50GiB,gap_us=200,
+ *     instance=name
  *
  * Every key may be left out. Sizes are whole numbers with an optional unit (K M G T, KiB MiB GiB
  * TiB; all binary). The first malformed item is kept as a sentence; the settings then stay at their
@@ -134,7 +135,7 @@ static void parse_item(const char *item)
     size_t key_len = value ? (size_t)(value++ - item) : strlen(item);
     bool fits = false;
     const char *expected =
-        "devices=, memory=, peers=, sms=, warp=, threads=, switches=, host=, gap_us= or instance=";
+        "devices=, memory=, peers=, sms=, warp=, threads=, switches=, host=, link=, gap_us= or instance=";
 
     if (value && key_len == 7 && memcmp(item, "devices", 7) == 0) {
         fits = parse_count(value, SOFT_DEVICES_MAX, &config.device_count);
@@ -161,6 +162,9 @@ static void parse_item(const char *item)
     } else if (value && key_len == 4 && memcmp(item, "host", 4) == 0) {
         fits = parse_size(value, &config.host_bytes);
         expected = "a size, or 0 for no limit";
+    } else if (value && key_len == 4 && memcmp(item, "link", 4) == 0) {
+        fits = parse_size(value, &config.link_bytes);
+        expected = "a size a second, or 0 for no limit";
     } else if (value && key_len == 6 && memcmp(item, "gap_us", 6) == 0) {
         fits = parse_gap(value);
         expected = "0 to 1000000 microseconds";

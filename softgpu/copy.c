@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define STAGED_BYTES_MAX (64u << 10)
 #define SHORT_BYTES_MAX (4u << 10) /* copied in less time than it takes to wake a worker */
@@ -106,9 +107,30 @@ static void move_pieces(void *arg)
         move_piece(&self->pieces[i]);
 }
 
+/* What the copies between a device and the host take of the link. */
+static void wait_for_link(const copy_op *self)
+{
+    const soft_config *config;
+    uint64_t bytes = 0, ns;
+    struct timespec pause;
+
+    (void)soft_config_get(&config, NULL);
+    for (size_t i = 0; i < self->count && config->link_bytes > 0; i++)
+        if (soft_space_on_host(self->pieces[i].dst) != soft_space_on_host(self->pieces[i].src))
+            bytes += self->pieces[i].size_bytes;
+    if (bytes <= SHORT_BYTES_MAX)
+        return;
+    ns = (uint64_t)((double)bytes * 1e9 / (double)config->link_bytes);
+    pause = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    nanosleep(&pause, NULL);
+}
+
 static CUresult run_copy(soft_op *op)
 {
-    return soft_fault_guard(move_pieces, op, NULL);
+    CUresult rc = soft_fault_guard(move_pieces, op, NULL);
+
+    wait_for_link((const copy_op *)op);
+    return rc;
 }
 
 static void destroy_copy(soft_op *op)

@@ -48,13 +48,14 @@ static inline uint64_t soft_now_ns(void) /* CLOCK_MONOTONIC */
 typedef struct soft_config {
     int device_count;
     uint64_t memory_bytes; /* of each device */
-    uint64_t host_bytes;   /* limit of pinned and HOST_NUMA memory, 0: none but the machine's own */
-    int sm_count;          /* SM threads of each device */
-    int warp_size;         /* lanes of a warp */
-    int threads_max;       /* of a block: whole warps, at most 32 of them */
+    uint64_t link_bytes; /* a second, of a copy between a device and the host; 0: what memory does */
+    uint64_t host_bytes; /* limit of pinned and HOST_NUMA memory, 0: none but the machine's own */
+    int sm_count;        /* SM threads of each device */
+    int warp_size;       /* lanes of a warp */
+    int threads_max;     /* of a block: whole warps, at most 32 of them */
     uint64_t switches; /* seed by which threads of a block are switched at random, 0: they are not */
-    int peers_group;   /* devices that reach each other's memory: the first so many, the next, ... */
-    uint32_t gap_us;   /* how long memory is closed whose access changes, 0: not at all */
+    int peers_group; /* devices that reach each other's memory: the first so many, the next, ... */
+    uint32_t gap_us; /* how long memory is closed whose access changes, 0: not at all */
     char instance[48]; /* processes with the same instance share the devices' memory */
 } soft_config;
 
@@ -136,6 +137,8 @@ CUresult soft_space_check(int device, CUdeviceptr addr, uint64_t size_bytes, int
  * could not touch is not. */
 CUresult soft_space_check_host(const void *addr, uint64_t size_bytes);
 soft_kind soft_space_kind(CUdeviceptr addr);
+/* Host memory, ours or not. */
+bool soft_space_on_host(CUdeviceptr addr);
 /* A global of a loaded image: memory of the device (SOFT_KIND_DEVICE to copies and queries, but
  * nothing that cuMemFree takes) at an address that the loader chose. module.c adds it when its
  * address is first asked for and removes it before the image goes. */

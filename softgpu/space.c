@@ -396,6 +396,21 @@ soft_kind soft_space_kind(CUdeviceptr addr)
     return kind;
 }
 
+bool soft_space_on_host(CUdeviceptr addr)
+{
+    const soft_mapping *mapping;
+    const soft_range *range;
+    bool on_host;
+
+    soft_space_lock_read();
+    range = soft_range_at_locked(addr);
+    mapping = soft_mapping_at_locked(addr);
+    on_host = mapping ? mapping->handle->backing.location.type != CU_MEM_LOCATION_TYPE_DEVICE
+                      : !range || range->kind == SOFT_KIND_HOST;
+    soft_space_unlock();
+    return on_host;
+}
+
 /* ---- pages */
 
 /* Linux refuses every mmap of a process with vm.max_map_count mappings (65,530 by default), even

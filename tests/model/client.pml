@@ -28,6 +28,9 @@ inline only_frame(f)
     fresh[DEVICE] = (f == DEVICE -> fresh[DEVICE] : 0);
     fresh[HOST] = (f == HOST -> fresh[HOST] : 0);
     fresh[SPARE_DEVICE] = (f == SPARE_DEVICE -> fresh[SPARE_DEVICE] : 0);
+#ifdef LENDS
+    fresh[NEIGHBOUR] = (f == NEIGHBOUR -> fresh[NEIGHBOUR] : 0);
+#endif
     fresh[NOWHERE] = 0
 }
 
@@ -150,7 +153,7 @@ judge:
                   seen = 0;
                   count_lease(t, mode);
                   goto has
-               :: !ALLOWED(mode) || (place == HOST && mode == READ) /* PARTIAL: ask the keeper */
+               :: !ALLOWED(mode) || (IS_AWAY(place) && mode == READ) /* PARTIAL: ask the keeper */
                fi
            }
            atomic {

@@ -15,6 +15,7 @@
  *                  on and writes
  * -D EXITS         the process of a client that was cut off ends some time
  * -D SPARE         there is a second frame on the device
+ * -D LENDS         there is one of a neighbour, too
  * -D NO_ROOM       there is no frame but the one on the device
  * -D ROOM_COMES    likewise at first; the one on the host is there some time
  * -D COPY_FAILS    copies may fail
@@ -106,7 +107,16 @@
 #define DEVICE 0
 #define HOST 1
 #define SPARE_DEVICE 2
+#ifdef LENDS
+#define NEIGHBOUR 3
+#define NOWHERE 4
+#define IS_AWAY(f) (f == HOST || f == NEIGHBOUR)
+#define COPY_AT copy_at
+#else
 #define NOWHERE 3
+#define IS_AWAY(f) (f == HOST)
+#define COPY_AT HOST
+#endif
 #define BIT(f) (1 << (f))
 
 /* Never true: they name the assertion in SPIN's output. */
@@ -128,7 +138,7 @@ bool failed[CLIENTS];  /* could not map */
 bool slow[CLIENTS];    /* does not answer a MAP in time */
 bool quiet;             /* no more moves, deaths and cuts: what waits now must get on without them */
 byte mapped[CLIENTS];  /* the frame at the object's address */
-bit fresh[4];          /* does the frame hold what was written last under a lease? */
+bit fresh[NOWHERE + 1]; /* does the frame hold what was written last under a lease? */
 bit later[CLIENTS];    /* leases were given since the client was voided: what it writes is damage */
 
 /* ---- threads */
@@ -145,7 +155,10 @@ bool voided[CLIENTS]; /* its lease word does not count any more */
 bool gone[CLIENTS];   /* its process is gone */
 bool broken[CLIENTS]; /* it could not map: nothing is mapped there */
 byte place = DEVICE, to;
-bool clean;      /* the host frame is a clean copy */
+bool clean;      /* the frame away from the device is a clean copy */
+#ifdef LENDS
+byte copy_at = HOST; /* which one it is in */
+#endif
 bool copy_stays; /* it will be, as what is being copied from there is not written to */
 bool room;       /* ROOM_COMES: it came */
 bool copying, mapping;
@@ -181,7 +194,7 @@ byte word; /* of publish() */
 /* ---- the keeper */
 
 /* What is evicted is unmapped by clients that map at an acquire. */
-#define IS_UNMAPPED(c, f) (IS_LAZY(c) && f == HOST)
+#define IS_UNMAPPED(c, f) (IS_LAZY(c) && IS_AWAY(f) && !IS_AWAY(place))
 
 #ifdef FAULT_READY_EARLY
 #define IS_READY(c) follows[c]
@@ -326,15 +339,15 @@ inline unqueue(t)
 
 #define FORGET_WRITES(c) writes[c] = 0
 
-/* The host frame stays as a copy when its chunk goes to the device; of no use is one that somebody
+/* The away frame stays as a copy when its chunk goes to the device; of no use is one that somebody
  * may write to, or under leases that the keeper does not know to write. That is asked when the copy
  * begins: who writes while it is made, or after it, may be gone when it is mapped. */
 #if defined(UNTRACKED)
 #define STAYS_CLEAN false
 #elif defined(FAULT_WRITTEN_COPY_IS_CLEAN)
-#define STAYS_CLEAN (place == HOST)
+#define STAYS_CLEAN (IS_AWAY(place) && !IS_AWAY(to))
 #else
-#define STAYS_CLEAN (place == HOST && !WRITTEN_TO(HOST))
+#define STAYS_CLEAN (IS_AWAY(place) && !IS_AWAY(to) && !WRITTEN_TO(place))
 #endif
 
 inline freeze(frame)
@@ -576,7 +589,24 @@ inline withdraw_if_fenced()
 #else
 #define IS_FREE(f) (f != place && THERE_IS(f) && NOBODY_HAS(f))
 #endif
-#define MAY_MOVE(f) (IS_FREE(f) || (f == HOST && place != HOST && clean))
+/* What leaves the device goes to its clean copy, if it has one. */
+#define MAY_MOVE(f) (clean && IS_AWAY(f) && !IS_AWAY(place) -> f == COPY_AT : IS_FREE(f))
+#ifdef LENDS
+#define MAY_LEND MAY_MOVE(NEIGHBOUR)
+#define MAY_GO_AWAY (MAY_MOVE(HOST) || MAY_LEND)
+#else
+#define MAY_LEND false
+#define MAY_GO_AWAY MAY_MOVE(HOST)
+#endif
+#define MAY_COME (IS_AWAY(place) && (MAY_MOVE(DEVICE) || MAY_MOVE(SPARE_DEVICE)))
+
+/* The neighbour has its frame back: nobody else may have it. */
+#define HAS_LENT(c) (!gone[c] && !broken[c] && mapped[c] == NEIGHBOUR && (keeps[c] & BIT(NEIGHBOUR)) == 0)
+inline give_back()
+{
+    assert(!ANY(HAS_LENT) || frame_reused);
+    fresh[NEIGHBOUR] = 0
+}
 
 #define MAPS_IT(c) (!gone[c] && !broken[c] && mapped[c] == to)
 #define WAS_ASKED(c) asked[c]
@@ -618,7 +648,7 @@ end_idle:
 #ifdef MOVES
     :: atomic {
            !quiet && state != FROZEN && (state != DRAINING || FENCED) &&
-           (place != HOST -> MAY_MOVE(HOST) : MAY_MOVE(DEVICE) || MAY_MOVE(SPARE_DEVICE)) ->
+           (MAY_GO_AWAY || MAY_COME) ->
            if
            :: state != DRAINING ->
               step(WAIT, DRAINING);
@@ -630,13 +660,23 @@ end_idle:
        atomic {
            load(CLIENTS - 1);
            if
-           :: NOTHING_HELD && place != HOST -> freeze(HOST)
-           :: NOTHING_HELD && place == HOST && MAY_MOVE(DEVICE) -> freeze(DEVICE)
-           :: NOTHING_HELD && place == HOST && MAY_MOVE(SPARE_DEVICE) -> freeze(SPARE_DEVICE)
+           :: NOTHING_HELD && MAY_MOVE(HOST) -> freeze(HOST)
+#ifdef LENDS
+           :: NOTHING_HELD && MAY_LEND -> freeze(NEIGHBOUR)
+#endif
+           :: NOTHING_HELD && IS_AWAY(place) && MAY_MOVE(DEVICE) -> freeze(DEVICE)
+           :: NOTHING_HELD && IS_AWAY(place) && MAY_MOVE(SPARE_DEVICE) -> freeze(SPARE_DEVICE)
            :: !NOTHING_HELD && empty(queue) -> end_draining() /* given up */
            :: !NOTHING_HELD && nempty(queue)
            fi;
            forget_seen()
+       }
+#endif
+#ifdef LENDS
+    :: atomic { /* the neighbour wants the frame of a copy */
+           !quiet && clean && copy_at == NEIGHBOUR && state != FROZEN ->
+           clean = false;
+           give_back()
        }
 #endif
 #ifdef COPY_FAILS
@@ -653,12 +693,18 @@ end_idle:
            copying = false;
            mapping = true;
            if
-           :: to == HOST && clean
+           :: clean && to == COPY_AT && !IS_AWAY(place)
            :: else ->
               assert(!ANY(MAPS_IT) || frame_reused);
               fresh[to] = fresh[place]
            fi;
            EACH(send_map);
+#ifdef FAULT_RECALL_EARLY
+           if
+           :: place == NEIGHBOUR && to == HOST -> give_back()
+           :: else
+           fi;
+#endif
            goto map_step
        }
     od;
@@ -745,6 +791,14 @@ map_step: /* do all have the new mapping? */
 #endif
            copy_stays = false;
            fresh[place] = fresh[place] && clean; /* others get the frame if it does not stay */
+#ifdef LENDS
+           if
+           :: clean -> copy_at = place
+           :: !clean && place == NEIGHBOUR -> give_back()
+           :: !clean && place != NEIGHBOUR && copy_at == NEIGHBOUR && to != NEIGHBOUR -> fresh[NEIGHBOUR] = 0
+           :: else
+           fi;
+#endif
            place = to;
            to = 0;
            goto thaw
@@ -826,7 +880,7 @@ look_again: /* is there something to grant? */
         fi;
         if
 #ifdef MOVES
-        :: !quiet && mode != 0 && !SEEN && place == HOST && MAY_MOVE(DEVICE) -> freeze(DEVICE)
+        :: !quiet && mode != 0 && !SEEN && IS_AWAY(place) && MAY_MOVE(DEVICE) -> freeze(DEVICE)
 #endif
         :: FENCED && mode != 0 && FREE_FOR_FENCE && IS_FREE(DEVICE) -> freeze(DEVICE)
         :: FENCED && mode != 0 && FREE_FOR_FENCE && IS_FREE(HOST) -> freeze(HOST)

@@ -53,6 +53,7 @@ small_systems() {
     holds two_clients_and_moves -DTHREADS=2 -DMOVES
     holds two_clients_that_keep_all_mapped_and_moves -DTHREADS=2 -DMOVES -DLAZY=0
     holds two_clients_that_map_at_an_acquire_and_moves -DTHREADS=2 -DROUNDS=2 -DMOVES -DLAZY=2
+    holds two_clients_and_moves_between_three_places -DTHREADS=2 -DROUNDS=1 -DMOVES -DLENDS
     holds two_clients_and_death -DTHREADS=2 -DKILLS
     holds two_clients_and_cutting_off -DTHREADS=2 -DCUTS
     holds two_clients_moves_and_late_answers -DTHREADS=2 -DROUNDS=1 -DMOVES -DSLOW
@@ -89,6 +90,7 @@ planted_faults() {
     finds EVICTED_FOLLOWS lost_update -DTHREADS=2 -DMOVES
     finds DIRTY_LATE lost_update -DTHREADS=2 -DMOVES -DKILLS
     finds THAW_EARLY 'frame_reused|lost_update' -DTHREADS=2 -DMOVES
+    finds RECALL_EARLY frame_reused -DTHREADS=2 -DROUNDS=1 -DMOVES -DLENDS
     finds VOID_EARLY 'frame_reused|lost_update' -DTHREADS=2 -DMOVES -DKILLS
     finds CUT_COUNTS 'invalid end state' -DTHREADS=2 -DCUTS
     finds REUSE_HELD frame_reused -DTHREADS=2 -DMOVES -DCUTS
@@ -114,6 +116,8 @@ large_systems() {
     holds two_clients_moves_and_cutting_off -DTHREADS=2 -DMOVES -DCUTS
     holds two_clients_moves_and_failing_maps -DTHREADS=2 -DMOVES -DBREAKS
     holds two_clients_moves_and_time_outs -DTHREADS=2 -DMOVES -DTIMEOUTS -DLIMITS
+    holds two_clients_moves_between_three_places_and_death -DTHREADS=2 -DROUNDS=1 -DMOVES -DLENDS -DKILLS
+    holds two_clients_moves_between_three_places_and_cutting_off -DTHREADS=2 -DROUNDS=1 -DMOVES -DLENDS -DCUTS
     holds three_threads_and_a_lease_kept_for_ever -DTHREADS=3 -DROUNDS=1 -DKEEPS
     holds three_threads_and_moves -DTHREADS=3 -DROUNDS=1 -DMOVES
     holds writer_is_cut_off_moves_and_its_process_ends -DTHREADS=2 -DMOVES -DCUTS -DEXITS
@@ -128,14 +132,14 @@ large_systems() {
 
 case ${1:-} in
 '')
-    echo '1..63'
+    echo '1..65'
     small_systems
     table_is_taken
     table_is_needed
     planted_faults
     ;;
 --long)
-    echo '1..12'
+    echo '1..14'
     large_systems
     ;;
 *)

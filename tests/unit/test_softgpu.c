@@ -262,6 +262,8 @@ static void machine_malformed_is_a_bad_setting(void **state)
         {"switches=on", "0 for none"},
         {"host=", "0 for no limit"},
         {"host=all", "0 for no limit"},
+        {"link=", "a second"},
+        {"link=fast", "a second"},
         {"gap_us=", "0 to 1000000"},
         {"gap_us=1000001", "0 to 1000000"},
         {"gap_us=1ms", "0 to 1000000"},
@@ -335,7 +337,7 @@ static void machine_well_formed_is_what_it_says(void **state)
         {"memory=1024TiB", 1, 0, 1ull << 50, 0, 0},
         {"sms=256,host=0", 1, 256, 0, 0, 0},
         {"gap_us=0,devices=2", 2, 0, 0, 0, 0},
-        {"peers=16", 1, 0, 0, 0, 0},
+        {"peers=16,link=1GiB", 1, 0, 0, 0, 0},
         {"gap_us=1000000", 1, 0, 0, 0, 0},
         {"warp=32", 1, 0, 0, 0, 0},
         {"warp=1", 1, 0, 0, 1, 32}, /* no more warps than code has room for */
