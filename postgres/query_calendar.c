@@ -10,25 +10,29 @@
 
 #include "postgres/query_calendar.h"
 
-/* Names of fields, as extract() and date_trunc() have them, and the beginning of each; GQUERY_FIELDS: it has none. */
+/* Names of fields, as extract() and date_trunc() have them, and the beginning of each; GQUERY_FIELDS: it has none. years: that one has, where the field is made of the year. */
 static const struct
 {
 	const char *name;
 	uint8		field, beginning;
+	int16		years;
 } fields[] = {
-	{"year", GQUERY_YEAR, GQUERY_TO_YEAR},
-	{"quarter", GQUERY_QUARTER, GQUERY_TO_QUARTER},
-	{"month", GQUERY_MONTH, GQUERY_TO_MONTH},
-	{"week", GQUERY_WEEK, GQUERY_TO_WEEK},
-	{"isoyear", GQUERY_ISO_YEAR, GQUERY_FIELDS},
-	{"day", GQUERY_DAY, GQUERY_TO_DAY},
-	{"doy", GQUERY_DAY_OF_YEAR, GQUERY_FIELDS},
-	{"dow", GQUERY_DAY_OF_WEEK, GQUERY_FIELDS},
-	{"isodow", GQUERY_ISO_DAY_OF_WEEK, GQUERY_FIELDS},
-	{"hour", GQUERY_HOUR, GQUERY_TO_HOUR},
-	{"minute", GQUERY_MINUTE, GQUERY_TO_MINUTE},
-	{"second", GQUERY_SECOND, GQUERY_TO_SECOND},
-	{"epoch", GQUERY_EPOCH, GQUERY_FIELDS},
+	{"year", GQUERY_YEAR, GQUERY_TO_YEAR, 0},
+	{"decade", GQUERY_YEAR, GQUERY_FIELDS, 10},
+	{"century", GQUERY_YEAR, GQUERY_FIELDS, 100},
+	{"millennium", GQUERY_YEAR, GQUERY_FIELDS, 1000},
+	{"quarter", GQUERY_QUARTER, GQUERY_TO_QUARTER, 0},
+	{"month", GQUERY_MONTH, GQUERY_TO_MONTH, 0},
+	{"week", GQUERY_WEEK, GQUERY_TO_WEEK, 0},
+	{"isoyear", GQUERY_ISO_YEAR, GQUERY_FIELDS, 0},
+	{"day", GQUERY_DAY, GQUERY_TO_DAY, 0},
+	{"doy", GQUERY_DAY_OF_YEAR, GQUERY_FIELDS, 0},
+	{"dow", GQUERY_DAY_OF_WEEK, GQUERY_FIELDS, 0},
+	{"isodow", GQUERY_ISO_DAY_OF_WEEK, GQUERY_FIELDS, 0},
+	{"hour", GQUERY_HOUR, GQUERY_TO_HOUR, 0},
+	{"minute", GQUERY_MINUTE, GQUERY_TO_MINUTE, 0},
+	{"second", GQUERY_SECOND, GQUERY_TO_SECOND, 0},
+	{"epoch", GQUERY_EPOCH, GQUERY_FIELDS, 0},
 };
 
 typedef enum result_kind
@@ -76,7 +80,7 @@ gstore_find_offset(int times, int64 *offset)
 }
 
 bool
-gstore_find_field(const Node *node, bool truncates, gquery_field *field)
+gstore_find_field(const Node *node, bool truncates, gquery_field *field, int *years)
 {
 	const Const *name = (const Const *) node;
 	char		*value;
@@ -88,6 +92,7 @@ gstore_find_field(const Node *node, bool truncates, gquery_field *field)
 		if (pg_strcasecmp(fields[i].name, value) == 0)
 		{
 			*field = truncates ? fields[i].beginning : fields[i].field;
+			*years = fields[i].years;
 			return *field != GQUERY_FIELDS;
 		}
 	return false;
@@ -133,7 +138,7 @@ gstore_find_calendar(Oid function, List *args, gstore_calendar *out)
 								 .argument = llast(args)};
 		return gstore_find_offset(functions[i].zone, &out->offset) &&
 			(kind == KIND_CAST ||
-			 gstore_find_field(linitial(args), kind == KIND_TRUNCATE, &out->what)) &&
+			 gstore_find_field(linitial(args), kind == KIND_TRUNCATE, &out->what, &out->years)) &&
 			has_field(out) && set_result(kind, out);
 	}
 	return false;

@@ -6,6 +6,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_aggregate.h"
+#include "datatype/timestamp.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -49,6 +50,7 @@ static const gstore_aggregate_function functions[] = {
 	{F_BOOL_AND, GQUERY_AND_I64, RESULT_VALUE}, {F_EVERY, GQUERY_AND_I64, RESULT_VALUE}, {F_BOOL_OR, GQUERY_OR_I64, RESULT_VALUE},
 	OF_INTEGERS(BIT_AND, GQUERY_AND_I64, RESULT_VALUE), OF_INTEGERS(BIT_OR, GQUERY_OR_I64, RESULT_VALUE),
 	OF_INTEGERS(BIT_XOR, GQUERY_XOR_I64, RESULT_VALUE),
+	{F_SUM_INTERVAL, GQUERY_SUM_I64, RESULT_INTERVAL}, {F_AVG_INTERVAL, GQUERY_SUM_I64, RESULT_INTERVAL_QUOTIENT},
 	{F_SUM_NUMERIC, GQUERY_SUM_I64, RESULT_NUMERIC}, {F_AVG_NUMERIC, GQUERY_SUM_I64, RESULT_QUOTIENT},
 	{F_MIN_NUMERIC, GQUERY_MIN_I64, RESULT_VALUE}, {F_MAX_NUMERIC, GQUERY_MAX_I64, RESULT_VALUE},
 	STATISTICS(VAR_POP, numeric_poly_var_pop, numeric_var_pop), STATISTICS(VAR_SAMP, numeric_poly_var_samp, numeric_var_samp),
@@ -83,15 +85,15 @@ is_distinct(const gstore_aggregate_function *function, const Aggref *a)
 }
 
 static int
-find_accumulator(gstore_compiled *c, Node *argument, Node *filter, bool squared)
+find_accumulator(gstore_compiled *c, Node *argument, Node *filter, gstore_summand summand)
 {
 	for (int i = 0; i < c->accumulator_count; i++)
 		if (equal(c->accumulators[i].argument, argument) &&
-			equal(c->accumulators[i].filter, filter) && c->accumulators[i].squared == squared &&
+			equal(c->accumulators[i].filter, filter) && c->accumulators[i].summand == summand &&
 			!c->accumulators[i].distinct && !c->accumulators[i].full_scale)
 			return i;
 	c->accumulators[c->accumulator_count] = (gstore_accumulator){
-		.argument = argument, .filter = filter, .squared = squared, .count_from = -1};
+		.argument = argument, .filter = filter, .summand = summand, .count_from = -1};
 	return c->accumulator_count++;
 }
 
@@ -108,10 +110,18 @@ is_counted(const gstore_aggregate *o)
 		case RESULT_QUOTIENT:
 		case RESULT_FLOAT_QUOTIENT:
 		case RESULT_STATISTIC:
+		case RESULT_INTERVAL_QUOTIENT:
 			return true;
 		default:
 			return false;
 	}
+}
+
+/* Its result needs another sum of the same values. */
+static bool
+has_other(const gstore_aggregate *o)
+{
+	return o->function->result >= RESULT_STATISTIC;
 }
 
 /* All are of the same values, without a condition. */
@@ -122,7 +132,7 @@ add_distinct(gstore_compiled *c, gstore_aggregate *o, Node *argument, const Node
 
 	if (filter != NULL || o->partial || (c->distinct != NULL && !equal(c->distinct, argument)) ||
 		(o->function->aggregate != GQUERY_COUNT && o->function->aggregate != GQUERY_SUM_I64) ||
-		o->function->result == RESULT_STATISTIC)
+		has_other(o))
 		return false;
 	if (c->distinct == NULL)
 		c->distinct_at = c->accumulator_count++;
@@ -177,8 +187,8 @@ add_output(gstore_compiled *c, const Aggref *aggregate)
 	o->type = aggregate->aggtype;
 	o->argument = argument != NULL ? getBaseType(exprType(argument)) : InvalidOid;
 	o->partial = aggregate->aggsplit != AGGSPLIT_SIMPLE;
-	if (gstore_returns_state(o) &&
-		o->argument == NUMERICOID) /* its digits behind the point are counted there */
+	/* digits behind the point are counted there, and an interval's parts are not those of a difference */
+	if (gstore_returns_state(o) && (o->argument == NUMERICOID || o->argument == INTERVALOID))
 		return false;
 	if (is_distinct(o->function, aggregate))
 		return add_distinct(c, o, argument, filter);
@@ -187,7 +197,7 @@ add_output(gstore_compiled *c, const Aggref *aggregate)
 		filter = count_not_null(argument, filter);
 		argument = NULL;
 	}
-	o->accumulator = find_accumulator(c, argument, filter, false);
+	o->accumulator = find_accumulator(c, argument, filter, SUMMAND_VALUE);
 	a = &c->accumulators[o->accumulator];
 	if (argument == NULL)
 		a->wanted |= 1u << GQUERY_COUNT_ROWS;
@@ -195,10 +205,11 @@ add_output(gstore_compiled *c, const Aggref *aggregate)
 		a->counted = true;
 	if (o->function->aggregate != GQUERY_COUNT)
 		a->wanted |= 1u << o->function->aggregate;
-	if (o->function->result != RESULT_STATISTIC || o->function->aggregate == GQUERY_MOMENTS_F64)
+	if (!has_other(o) || o->function->aggregate == GQUERY_MOMENTS_F64)
 		return true;
-	o->squares = find_accumulator(c, argument, filter, true);
-	c->accumulators[o->squares].wanted |= 1u << o->function->aggregate;
+	o->other = find_accumulator(
+		c, argument, filter, o->function->result == RESULT_STATISTIC ? SUMMAND_SQUARE : SUMMAND_DAYS);
+	c->accumulators[o->other].wanted |= 1u << o->function->aggregate;
 	return true;
 }
 
@@ -263,7 +274,7 @@ find_full_scale(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a, co
 {
 	int i = 0;
 
-	if (value->low == GSTORE_SCALE_SEVERAL || value->absorbed || a->squared ||
+	if (value->low == GSTORE_SCALE_SEVERAL || value->absorbed || a->summand != SUMMAND_VALUE ||
 		a->wanted != 1u << GQUERY_SUM_I64)
 		return gstore_refuse(e, a->argument, GSTORE_SCALES_DIFFER);
 	while (i < c->accumulator_count &&
@@ -291,8 +302,18 @@ choose_count(gstore_compiled *c, gstore_accumulator *a, bool nullable)
 		a->count_from = (int) (a - c->accumulators);
 		return;
 	}
-	a->count_from = find_accumulator(c, NULL, a->filter, false);
+	a->count_from = find_accumulator(c, NULL, a->filter, SUMMAND_VALUE);
 	c->accumulators[a->count_from].wanted |= 1u << GQUERY_COUNT_ROWS;
+}
+
+static bool
+emit_summand(gstore_emitter *e, gstore_summand summand)
+{
+	if (summand == SUMMAND_DAYS)
+		return gstore_emit_constant(e, USECS_PER_DAY) &&
+			gstore_emit(e, GQUERY_DIVIDE, 0, GQUERY_ARITHMETIC_I64);
+	return gstore_emit(e, GQUERY_COPY, 0, 0) &&
+		gstore_emit(e, GQUERY_MULTIPLY, 0, GQUERY_ARITHMETIC_I64);
 }
 
 static bool
@@ -311,10 +332,8 @@ emit_argument(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a)
 	if (!done || (value.mixed && a->wanted != 0 && !find_full_scale(c, e, a, &value)))
 		return false;
 	a->scale = value.scale == GSTORE_SCALE_ANY ? 0 : value.scale;
-	if (a->squared) /* of values that are counted without it */
-		return gstore_emit(e, GQUERY_COPY, 0, 0) &&
-			gstore_emit(e, GQUERY_MULTIPLY, 0, GQUERY_ARITHMETIC_I64) &&
-			gstore_emit_words(e, a, value.type);
+	if (a->summand != SUMMAND_VALUE) /* of values that are counted without it */
+		return emit_summand(e, a->summand) && gstore_emit_words(e, a, value.type);
 	choose_count(c, a, a->full_scale || value.nullable || value.raises);
 	if (a->wanted != 0)
 		return gstore_emit_words(e, a, value.type);

@@ -19,12 +19,20 @@
 #include "postgres/query_distance.h"
 #include "postgres/query_expr.h"
 
+/* What is added up of an argument. */
+typedef enum gstore_summand
+{
+	SUMMAND_VALUE,
+	SUMMAND_SQUARE,
+	SUMMAND_DAYS, /* of an interval, whole ones */
+} gstore_summand;
+
 typedef struct gstore_accumulator
 {
-	Node  *argument; /* NULL: rows are counted */
-	bool   squared;	 /* of the argument's squares */
-	bool   distinct; /* of equal values one */
-	bool   merged; /* of a stage: a sum has five words, of its halves: both sums, and how many low halves are negative as int64 */
+	Node		  *argument; /* NULL: rows are counted */
+	gstore_summand summand;
+	bool		   distinct; /* of equal values one */
+	bool		   merged; /* of a stage: a sum has five words, of its halves: both sums, and how many low halves are negative as int64 */
 	bool   full_scale; /* of decimals with the greater one of two scales; they are counted alone */
 	Node  *filter;	   /* NULL: of all rows */
 	uint32 wanted;	   /* a bit for each gquery_aggregate */
@@ -46,6 +54,8 @@ typedef enum gstore_result_kind
 	RESULT_FLOAT,	 /* a sum */
 	RESULT_FLOAT_QUOTIENT,
 	RESULT_STATISTIC, /* a final function's, of a count, a sum and a sum of squares */
+	RESULT_INTERVAL,  /* from a sum, and one of days */
+	RESULT_INTERVAL_QUOTIENT,
 } gstore_result_kind;
 
 typedef struct gstore_aggregate_function
@@ -63,7 +73,7 @@ typedef struct gstore_aggregate
 	Oid								 type;
 	Oid								 argument; /* its type */
 	bool							 partial;  /* the state is returned, as query_state.h has it */
-	int								 accumulator, squares; /* squares: of RESULT_STATISTIC */
+	int accumulator, other; /* other: of SUMMAND_SQUARE or SUMMAND_DAYS, if the result needs one */
 } gstore_aggregate;
 
 /* A text by which rows are grouped. */

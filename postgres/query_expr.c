@@ -167,6 +167,8 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 	bool  null;
 
 	*out = (gstore_emitted){.type = getBaseType(exprType(node)), .nullable = true};
+	if (out->type == INTERVALOID && IsA(node, Const) && ((Const *) node)->constisnull)
+		return gstore_emit_null(e, out);
 	if (!gstore_is_compiled_type(out->type) || !gstore_is_row_independent(node))
 		return false;
 	if (e->context != NULL && !IsA(node, Const) && find_value(e, (Expr *) node) == NULL)
@@ -639,7 +641,8 @@ emit_field(gstore_emitter *e, const gstore_calendar *c, Oid result, gstore_emitt
 	const gquery_instruction field = {
 		.op = GQUERY_FIELD, .b = (uint16) (c->what | c->of << 8), .value = (uint64) c->offset};
 
-	if (!gstore_emit_expression(e, c->argument, out) || !gstore_emit_instruction(e, field))
+	if (!gstore_emit_expression(e, c->argument, out) || !gstore_emit_instruction(e, field) ||
+		(c->years != 0 && !gstore_emit_years(e, c->years)))
 		return false;
 	out->type = result;
 	out->scale = c->scale;

@@ -6,6 +6,7 @@
 #include "utils/float.h"
 #include "utils/fmgrprotos.h"
 #include "utils/numeric.h"
+#include "utils/timestamp.h"
 
 #include "postgres/decimal.h"
 #include "postgres/query_compiled.h"
@@ -56,6 +57,21 @@ bigint_of(gstore_decimal sum)
 	if (sum < PG_INT64_MIN || sum > PG_INT64_MAX)
 		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("bigint out of range")));
 	return Int64GetDatum((int64) sum);
+}
+
+/* As PostgreSQL adds intervals up: days and times by themselves. */
+static Datum
+interval_of(const gstore_compiled *c, const gstore_aggregate *o, const uint64 *state)
+{
+	const gstore_decimal days = sum_of(&c->accumulators[o->other], state);
+	const gstore_decimal time = sum_of(&c->accumulators[o->accumulator], state) - days * USECS_PER_DAY;
+	Interval			*interval = palloc0(sizeof *interval);
+
+	if (days < PG_INT32_MIN || days > PG_INT32_MAX || time < PG_INT64_MIN || time > PG_INT64_MAX)
+		ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE), errmsg("interval out of range")));
+	interval->day = (int32) days;
+	interval->time = (int64) time;
+	return IntervalPGetDatum(interval);
 }
 
 static double
@@ -117,7 +133,7 @@ partial_of(const gstore_compiled *c, const gstore_aggregate *o, const gstore_acc
 	m.sum = sum_of(a, state);
 	if (o->function->result == RESULT_STATISTIC)
 	{
-		m.squares = sum_of(&c->accumulators[o->squares], state);
+		m.squares = sum_of(&c->accumulators[o->other], state);
 		return o->argument == INT8OID ? gstore_state_of_numeric(&m) : gstore_state_of_poly(&m);
 	}
 	return o->argument == INT8OID
@@ -161,6 +177,11 @@ output_of(const gstore_compiled *c, const gstore_aggregate *o, const uint64 *sta
 		case RESULT_QUOTIENT:
 			return DirectFunctionCall2(numeric_div, numeric_of(c, a, state),
 									   NumericGetDatum(int64_to_numeric(count)));
+		case RESULT_INTERVAL:
+			return interval_of(c, o, state);
+		case RESULT_INTERVAL_QUOTIENT:
+			return DirectFunctionCall2(interval_div, interval_of(c, o, state),
+									   Float8GetDatum((double) count));
 		case RESULT_FLOAT:
 			return float_of(float_sum_of(a, state), o->type);
 		case RESULT_FLOAT_QUOTIENT:

@@ -477,6 +477,35 @@ emit_length(gstore_emitter *e, const text_function *f, List *args, gstore_emitte
 	return gstore_emit_instruction(e, i);
 }
 
+/* The column's first characters, so many of them, beside the elements that are not NULL. */
+static bool
+emit_beginnings(gstore_emitter *e, const text_function *f, int characters, Datum array,
+				gquery_instruction i, bool *has_null, bool *empty)
+{
+	bool   first = true;
+	Datum *elements;
+	bool  *nulls;
+	int	   n;
+
+	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &elements,
+					  &nulls, &n);
+	*empty = n == 0;
+	*has_null = false;
+	for (int k = 0; k < n; k++)
+	{
+		gquery_instruction one = i;
+
+		*has_null |= nulls[k];
+		if (nulls[k])
+			continue;
+		if (!add_beginning(e->program, f, characters, elements[k], &one) ||
+			!gstore_emit_instruction(e, one) || (!first && !gstore_emit(e, GQUERY_OR, 0, 0)))
+			return false;
+		first = false;
+	}
+	return !first || gstore_emit_instruction(e, i); /* it is none of no texts */
+}
+
 /* x = ANY(list) and x <> ALL(list). */
 static bool
 emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
@@ -486,9 +515,11 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 	gquery_instruction	 i = {.op = GQUERY_TEXT};
 	Datum				 array;
 	bool				 null, has_null = true, empty = false, known, nullable;
+	int					 characters;
 
 	if (f == NULL || f->asks != ASKS_EQUAL || f->negated == s->useOr ||
-		!is_deterministic(s->inputcollid) || !find_text(e, linitial(s->args), &i, &nullable) ||
+		!is_deterministic(s->inputcollid) ||
+		!find_text(e, find_beginning(linitial(s->args), &characters), &i, &nullable) ||
 		!gstore_is_row_independent(list))
 		return false;
 	i.b |= f->trimmed ? GQUERY_TEXT_TRIMMED : 0;
@@ -496,6 +527,9 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 	known = gstore_evaluate(e, (Expr *) list, &array, &null, &out->raises);
 	if (e->context != NULL && !known)
 		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0);
+	if (known && !null && characters >= 0)
+		return emit_beginnings(e, f, characters, array, i, &has_null, &empty) &&
+			gstore_emit_list_end(e, s->useOr, has_null, empty, out);
 	if (known && !null && !add_elements(e->program, array, f->trimmed, &i, &has_null, &empty))
 		return false;
 	return gstore_emit_instruction(e, i) && gstore_emit_list_end(e, s->useOr, has_null, empty, out);

@@ -242,6 +242,24 @@ emit_by_constant(gstore_emitter *e, gquery_op op, int64 by)
 	return gstore_emit_constant(e, by) && gstore_emit(e, op, 0, GQUERY_ARITHMETIC_I64);
 }
 
+/* Decades count from year 0, which is 1 BC; the others have no 0 either, and end with their last year. */
+bool
+gstore_emit_years(gstore_emitter *e, int years)
+{
+	const gquery_instruction floor = {
+		.op = GQUERY_FUNCTION, .b = GQUERY_FLOOR_I64, .value = (uint64) years};
+
+	if (!gstore_emit(e, GQUERY_COPY, 0, 0))
+		return false;
+	if (years == 10)
+		return gstore_emit_constant(e, 0) && gstore_emit(e, GQUERY_LT, 0, GQUERY_ORDER_I64) &&
+			gstore_emit(e, GQUERY_ADD, 0, GQUERY_ARITHMETIC_I64) && gstore_emit_instruction(e, floor);
+	return gstore_emit(e, GQUERY_FUNCTION, 0, GQUERY_SIGN_I64) &&
+		emit_by_constant(e, GQUERY_MULTIPLY, years - 1) &&
+		gstore_emit(e, GQUERY_ADD, 0, GQUERY_ARITHMETIC_I64) &&
+		emit_by_constant(e, GQUERY_DIVIDE, years);
+}
+
 /* An integer, or, of a second and an epoch, microseconds. Days are what is whole of 24 hours. */
 static bool
 emit_interval_field(gstore_emitter *e, gquery_field field)
@@ -289,8 +307,9 @@ static bool
 emit_field(gstore_emitter *e, List *args, bool is_double, gstore_emitted *out)
 {
 	gquery_field field;
+	int			 years;
 
-	if (!gstore_find_field(linitial(args), false, &field) ||
+	if (!gstore_find_field(linitial(args), false, &field, &years) ||
 		!gstore_emit_expression(e, lsecond(args), out) || out->type != INTERVALOID)
 		return false;
 	if (is_double)

@@ -18,6 +18,9 @@ extern bool
 gstore_emit_time_compared(gstore_emitter *emitter, const gstore_emitted *left, uint32 left_end,
 						  Node *right, gquery_op op, gstore_emitted *other);
 
+/* The year that was emitted last, without a year 0, becomes the decade, century or millennium in which it is, of so many years. */
+extern bool gstore_emit_years(gstore_emitter *emitter, int years);
+
 /* Sums with intervals that depend on no row, and fields of intervals. False: the function is none, or has no instructions. */
 extern bool
 gstore_emit_time_function(gstore_emitter *emitter, Oid function, List *args, gstore_emitted *out);

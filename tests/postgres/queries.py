@@ -317,7 +317,7 @@ class Query:
         """Of a date or a timestamp, with what it is compared with."""
         rng = self.rng
         column, fields = rng.choice((("d", ""), ("ts", "hour minute second"), ("tz", "hour minute second"), ("t", "hour minute second epoch")))
-        fields = fields.split() if column == "t" else "year quarter month week isoyear day doy dow isodow epoch".split() + fields.split()
+        fields = fields.split() if column == "t" else "year quarter month week isoyear day doy dow isodow epoch decade century millennium".split() + fields.split()
         if column in ("ts", "tz") and rng.random() < 0.4:
             return f"date_trunc('{rng.choice('year quarter month week day hour minute second'.split())}', {column}) {rng.choice(COMPARISONS)} {self.values.literal(COLUMNS[column])}"
         return f"extract({rng.choice(fields)} FROM {column}) {rng.choice(COMPARISONS)} {rng.choice((0, 1, 7, 12, 30, 2000, 1.5))}"
@@ -386,7 +386,10 @@ class Query:
             text = "count(*)"
         elif choice < 0.3:
             text = f"count({self.expression(self.kind(), 1) if rng.random() < 0.8 else rng.choice(OTHERS)})"
-        elif choice < 0.37:
+        elif choice < 0.32:
+            column = rng.choice(("ts", "tz"))
+            return f"{rng.choice(('sum', 'avg'))}({column} - {self.values.literal('timestamptz')}) FILTER (WHERE {column} BETWEEN '1800-01-01' AND '2200-01-01')"
+        elif choice < 0.38:
             text = f"{rng.choice(('sum', 'avg'))}({self.decimal(rng.choice((0, 0, 1, 2)))})"
         elif choice < 0.55:
             text = f"{rng.choice(('sum', 'avg'))}({self.number(self.kind('integers'), rng.choice((0, 0, 1, 2)), rng.random() < 0.5)})"

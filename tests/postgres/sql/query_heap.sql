@@ -39,9 +39,9 @@ SELECT same_join(format('SELECT f.id, a.k FROM f_h f JOIN a@ a ON %s', on_)) FRO
 SELECT same_join('SELECT f.id, a.name FROM f_h f LEFT JOIN a@ a ON f.k = a.k AND a.name = 3'), same_join('SELECT f.id, f.s FROM f_h f WHERE EXISTS (SELECT FROM m@ m WHERE m.k = f.k)'), same_join('SELECT f.id, f.s FROM f_h f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v > f.x)');
 SELECT same_join('SELECT f.id, f.s, name, a.w, v FROM f_h f JOIN a@ a ON f.k = a.k LEFT JOIN m@ m ON m.k = a.name AND m.v > f.x WHERE NOT EXISTS (SELECT FROM m@ n WHERE n.k2 = f.k2 AND n.k = a.name)'), same_join('SELECT f.id, m.v, n.v FROM f_h f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x LEFT JOIN m@ n ON f.k2 = n.k2 AND n.v < m.v');
 SELECT same_join('SELECT f.id, v FROM f_h f LEFT JOIN m@ m ON f.k = m.k WHERE coalesce(v, 7) % 7 = 0'), same_join('SELECT f.id, f.s FROM f_h f LEFT JOIN a@ a ON f.k = a.k WHERE a.k IS NULL'), same_join('SELECT f.id, (f.x > a.name AND f.x > a.k) AS both FROM f_h f LEFT JOIN a@ a ON f.k = a.k AND f.x > a.name AND f.x > a.k');
--- Tables without rows; no outer row, of which nothing is asked.
 -- Columns of inner tables that programs do not have.
 SELECT same_join('SELECT f.id, a.s FROM f_h f JOIN a@ a ON f.k = a.k'), same_join('SELECT f.s, a.s, b.s, b.k FROM f_h f JOIN a@ a ON f.k = a.k LEFT JOIN a@ b ON a.name = b.k AND b.ok'), same_join('SELECT f.id, m.v, a.s FROM f_h f JOIN m@ m ON f.k2 = m.k2 LEFT JOIN a@ a ON a.k = m.v');
+-- Tables without rows; no outer row, of which nothing is asked.
 SELECT same_join('SELECT f.id, e.v FROM f_h f JOIN e@ e ON f.k = e.k'), same_join('SELECT f.id, e.v FROM f_h f LEFT JOIN e@ e ON f.k = e.k'), same_join('SELECT f.id FROM f_h f WHERE NOT EXISTS (SELECT FROM e@ e WHERE f.k = e.k)'), same_join('SELECT f.k, a.name FROM e_h f JOIN a@ a ON f.k = a.k');
 -- Other rows than those of a heap: joins, groups, VALUES, functions, partitions, tables of ours in subqueries.
 CREATE TABLE p_h (id int, k int, s text) PARTITION BY HASH (id);

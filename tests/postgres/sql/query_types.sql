@@ -53,9 +53,10 @@ SELECT same('SELECT id % 7, min(e), max(f), max(z), min(greatest(e, f)), max(DIS
 SELECT same('SELECT e, z, count(*), count(e) FROM q GROUP BY e, z'), same('SELECT CASE WHEN id % 2 = 0 THEN e ELSE f END, count(*) FROM q GROUP BY 1'), same('SELECT max(e) FROM q'), same('SELECT count(*) FROM q WHERE e < f');
 -- Fields.
 SELECT f, met('extract(' || f || ' from d) > 10', 'extract(' || f || ' from d) = 5', 'extract(' || f || ' from ts) <= 3', 'extract(' || f || ' from tz) <> 30', 'date_part(''' || f || ''', d) = 12', 'date_part(''' || f || ''', ts) < 0', 'date_part(''' || f || ''', tz) BETWEEN 2 AND 2000.5')
-FROM unnest('{year,quarter,month,week,isoyear,day,doy,dow,isodow}'::text[]) f;
+FROM unnest('{year,decade,century,millennium,quarter,month,week,isoyear,day,doy,dow,isodow}'::text[]) f;
 SELECT f, met('extract(' || f || ' from t) > 10', 'extract(' || f || ' from t) = 12', 'extract(' || f || ' from ts) <= 3.5', 'extract(' || f || ' from tz) <> 30')
 FROM unnest('{hour,minute,second}'::text[]) f;
+SELECT same('SELECT id, max(extract(decade from ts)), max(extract(century from ts)), max(extract(millennium from ts)), max(extract(decade from d)), max(extract(century from d)), max(extract(millennium from d)) FROM q WHERE id > 2000 GROUP BY id');
 SELECT same('SELECT id, max(extract(year from ts)), max(extract(isoyear from ts)), max(extract(week from ts)), max(extract(doy from d)), max(extract(isoyear from d)), max(extract(week from d)), max(extract(dow from d)), max(extract(second from t)) FROM q WHERE id > 2000 GROUP BY id');
 SELECT same('SELECT count(*), sum(extract(epoch from d)), sum(extract(epoch from t)), max(extract(second from ts)), min(extract(second from t)), sum(extract(minute from tz)) FROM q'), same('SELECT sum(extract(epoch from ts)), avg(extract(epoch from tz)), max(date_part(''epoch'', ts)), min(date_part(''epoch'', tz)) FROM q WHERE id < 2000'),
     met('date_part(''hour'', ts) = 12', 'date_part(''minute'', t) = 30', 'date_part(''epoch'', t) > 4000.5'), same('SELECT max(extract(epoch from ts)) FROM q'), same('SELECT max(date_part(''second'', ts)) FROM q'), same('SELECT max(extract(decade from ts)) FROM q'), same('SELECT max(extract(hour from d)) FROM q');
