@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What README.md and docs/*.md say about the project's files, as tests; prints TAP.
+"""What the project's pages (*.md) say about its files, as tests; prints TAP.
 
     links    every relative link leads to a file, and its fragment to a heading there
     errors   every error text in docs/troubleshooting.md (in the first column, in backquotes, with a blank in it; an
@@ -37,10 +37,13 @@ def broken_links(path):
             yield f"{link}: there is no such heading"
 
 
+def find_sources(*patterns):
+    return subprocess.run([PROJECT / "scripts/sources.sh", *patterns], capture_output=True, text=True, check=True).stdout.split()
+
+
 def source_text():
     """All C sources, with string literals that follow each other joined."""
-    files = subprocess.run([PROJECT / "scripts/sources.sh", "*.c", "*.h"], capture_output=True, text=True, check=True).stdout
-    text = "".join((PROJECT / name).read_text(encoding="utf8") for name in files.split() if name.startswith(SOURCES))
+    text = "".join((PROJECT / name).read_text(encoding="utf8") for name in find_sources("*.c", "*.h") if name.startswith(SOURCES))
     return re.sub(r'"\s*\n\s*"', "", text).replace('\\"', '"')
 
 
@@ -57,8 +60,7 @@ def missing_errors(path):
 
 
 def main():
-    pages = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").glob("*.md"))]
-    tests = [(f"links of {page.relative_to(PROJECT)}", list(broken_links(page))) for page in pages]
+    tests = [(f"links of {name}", list(broken_links(PROJECT / name))) for name in sorted(find_sources("*.md"))]
     tests.append(("errors of docs/troubleshooting.md", list(missing_errors(PROJECT / "docs/troubleshooting.md"))))
     print(f"1..{len(tests)}")
     for number, (name, problems) in enumerate(tests, 1):
