@@ -14,6 +14,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
+#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
@@ -514,13 +515,29 @@ can_alter(const Node *statement)
 	}
 }
 
+/* Whether a table of ours is among those that are named, or may be among those that are not. */
+static bool
+may_be_on_table(const GrantStmt *statement)
+{
+	ListCell *cell;
+
+	if (statement->objtype != OBJECT_TABLE)
+		return false;
+	if (statement->targtype != ACL_TARGET_OBJECT)
+		return true;
+	foreach(cell, statement->objects)
+		if (gstore_is_table(RangeVarGetRelid(lfirst(cell), NoLock, true)))
+			return true;
+	return false;
+}
+
 /* There is no hook for privileges. */
 static void
 note_privileges(const Node *statement)
 {
 	if (IsA(statement, DropOwnedStmt))
 		gstore_note_privileges(false);
-	else if (IsA(statement, GrantStmt) && ((const GrantStmt *) statement)->objtype == OBJECT_TABLE)
+	else if (IsA(statement, GrantStmt) && may_be_on_table((const GrantStmt *) statement))
 		gstore_note_privileges(((const GrantStmt *) statement)->is_grant);
 }
 

@@ -183,10 +183,16 @@ gstore_executors_look(gstore_executors *executors, const struct pollfd *polled)
 		if (e->process.fd >= 0 && polled[2 * i + 1].fd == e->process.fd &&
 			polled[2 * i + 1].revents != 0)
 			forget(e);
-		else if (e->control >= 0 &&
-				 ((polled[2 * i].fd == e->control && polled[2 * i].revents != 0 && !read_beats(e)) ||
-				  gstore_now_ns() >= e->deadline_ns))
+		else if (e->control >= 0 && polled[2 * i].fd == e->control && polled[2 * i].revents != 0 &&
+				 !read_beats(e))
 			end(e);
+		else if (e->control >= 0 && gstore_now_ns() >= e->deadline_ns)
+		{
+			fprintf(stderr,
+					"gstore_fdw: the executor of queries of GPU %d has not moved for %d s, and is killed\n",
+					(int) e->device, GSTORE_SPAWN_HANG_MS / 1000);
+			end(e);
+		}
 	}
 }
 

@@ -732,7 +732,12 @@ gstore_search(PG_FUNCTION_ARGS)
 				sizeof s.why);
 		if (gstore_gpu_queries && gstore_gpu_search && s.k <= ROWS_MOST &&
 			gstore_is_table(RelationGetRelid(s.relation)))
-			search_many(&s);
+		{
+			if (get_typlen(s.query_type) == -1)
+				search_many(&s);
+			else
+				strlcpy(s.why, "it has no vectors of this type", sizeof s.why);
+		}
 		elog(DEBUG1, "gstore_search: %d of %d vectors on the GPU%s%s", s.done, s.query_count,
 			 s.done < s.query_count ? "; others not: " : "", s.done < s.query_count ? s.why : "");
 		if (s.done < s.query_count)

@@ -796,9 +796,15 @@ token_xact_callback(XactEvent event, void *argument)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
 			if (privileges_changed != UNCHANGED && gstore != NULL)
 				follow_privileges();
+			break;
+		case XACT_EVENT_PRE_PREPARE: /* the lock would be held until it is committed, and exports wait for it */
+			if (privileges_changed != UNCHANGED)
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot PREPARE a transaction that has changed privileges of tables in GPU memory"),
+						 errhint("Use COMMIT.")));
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:

@@ -260,6 +260,15 @@ SELECT count(*) FROM pg_prepared_xacts;
 BEGIN;
 INSERT INTO x VALUES (6, 'prepared');
 PREPARE TRANSACTION 'with changes';
+-- Nor with privileges that have changed, of such tables alone: else all exports would wait for what is prepared.
+BEGIN;
+GRANT SELECT ON h, x TO public;
+PREPARE TRANSACTION 'with privileges';
+BEGIN;
+GRANT SELECT ON h TO public;
+PREPARE TRANSACTION 'others';
+SELECT count(*) FROM pg_locks WHERE pid IS NULL AND relation = 'pg_foreign_table'::regclass;
+ROLLBACK PREPARED 'others';
 
 -- Read-only transactions; a statement in a function sees what the command before it left.
 BEGIN READ ONLY;
