@@ -13,10 +13,15 @@
  * the driver compiles them: ptxas of CUDA 13.0 takes 20 s for sm_100 and sm_120, on one core of an EPYC, and 30 s
  * where others use it. Ten times that. */
 #define OPEN_NS (INT64_C(300) * 1000000000)
-/* A role gets another lane where it has fewer than so many times those that are free: alone 12 of 16, two 7 each.
- * One that has none gets the last one, which no role with more than two gets: queries may take long, and do not
- * give lanes back before their end. */
+/* A role gets another turn where it has fewer than so many times those that are free: alone 12 of 16, two 7 each.
+ * One that has none gets the last one, which no role with more than two gets: queries may take long. */
 #define SHARE 3
+/* A query has its turn for so long before others that wait may have it; it keeps its lane then. */
+#define TURN_NS INT64_C(1000000000)
+/* Where so many of a role have paused, no other one of it begins: each has a lane. */
+#define PAUSED_MAX GQUERY_RUNNING_MAX
+/* One that the local plan can do waits for so long. */
+#define TURN_WAIT_MS 2000
 
 /* Made by lib/kernels/embed.py of kernels.c, joined.c, gather.c, number.c and search.c. NULL: this build has no
  * kernels for real GPUs. */
@@ -37,6 +42,8 @@ enum { KERNELS, JOINED, GATHER, NUMBER, SEARCH, MODULES };
 typedef struct waiter {
     struct waiter *next;
     uint32_t role;
+    bool paused; /* it has a lane, and has had a turn */
+    bool given;  /* a turn; it is no longer in the list */
 } waiter;
 
 static struct {
@@ -48,7 +55,7 @@ static struct {
     gvm_error failure;
 
     pthread_mutex_t lock;
-    pthread_cond_t given; /* a lane */
+    pthread_cond_t given; /* a turn */
     gquery_lane *lanes;   /* without a query */
     uint32_t running;
     uint32_t roles[GQUERY_RUNNING_MAX]; /* of those that run */
@@ -285,60 +292,127 @@ static uint32_t role_of(const gquery_connection *c)
     return c->whole != NULL ? c->whole->query.role : c->query.role;
 }
 
-static bool has_share(uint32_t role)
+static uint32_t count_running(uint32_t role)
 {
-    uint32_t has = 0;
+    uint32_t count = 0;
 
     for (uint32_t i = 0; i < state.running; i++)
-        has += state.roles[i] == role;
-    return has < SHARE * (GQUERY_RUNNING_MAX - state.running);
+        count += state.roles[i] == role;
+    return count;
 }
 
-/* The first one whose role may have a lane; NULL: there is none. */
-static const waiter *find_next(void)
+static bool has_share(uint32_t role)
 {
-    const waiter *w = state.waiters;
+    return count_running(role) < SHARE * (GQUERY_RUNNING_MAX - state.running);
+}
 
-    while (w != NULL && !has_share(w->role))
+static bool may_begin(uint32_t role)
+{
+    uint32_t paused = 0;
+
+    for (const waiter *w = state.waiters; w != NULL; w = w->next)
+        paused += w->paused && w->role == role;
+    return paused < PAUSED_MAX;
+}
+
+/* The first one that may have a turn by its role's share; NULL: there is none. */
+static waiter *find_next(void)
+{
+    waiter *w = state.waiters;
+
+    while (w != NULL && (!has_share(w->role) || (!w->paused && !may_begin(w->role))))
         w = w->next;
     return w;
 }
 
-static void end_turn(uint32_t role)
+/* The first one of the role, whatever that has. */
+static waiter *find_of_role(uint32_t role)
+{
+    waiter *w = state.waiters;
+
+    while (w != NULL && (w->role != role || (!w->paused && !may_begin(role))))
+        w = w->next;
+    return w;
+}
+
+static void append_waiter(waiter *w)
+{
+    waiter **at = &state.waiters;
+
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = w;
+}
+
+static void remove_waiter(waiter *w)
+{
+    waiter **at = &state.waiters;
+
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+}
+
+static void give_turn(waiter *w)
+{
+    remove_waiter(w);
+    w->given = true;
+    state.roles[state.running++] = w->role;
+    pthread_cond_broadcast(&state.given);
+}
+
+/* In the order of arrival, within the roles' shares. */
+static void give_turns(void)
+{
+    for (waiter *w; (w = find_next()) != NULL;)
+        give_turn(w);
+}
+
+static void remove_turn(uint32_t role)
 {
     uint32_t i = 0;
 
     while (state.roles[i] != role)
         i++;
     state.roles[i] = state.roles[--state.running];
-    pthread_cond_broadcast(&state.given);
 }
 
-static void leave_queue(waiter *self)
+static void end_turn(uint32_t role)
 {
-    waiter **at = &state.waiters;
-
-    while (*at != self)
-        at = &(*at)->next;
-    *at = self->next;
-    pthread_cond_broadcast(&state.given);
+    remove_turn(role);
+    give_turns();
 }
 
-/* In the order of arrival, within the roles' shares. The lock is held, but while it waits. */
-static bool wait_for_turn(gquery_connection *c)
+/* What the backend has returned of it already, the local plan would return again. */
+static bool goes_on(const gquery_connection *c)
 {
-    waiter self = {NULL, role_of(c)}, **at = &state.waiters;
-    bool closed = false;
+    const gquery_window *w = c->whole != NULL ? &c->whole->query : &c->query;
 
-    while (*at != NULL)
-        at = &(*at)->next;
-    *at = &self;
-    while (!closed && find_next() != &self) {
+    return w->first_row > 0 || w->continued != 0;
+}
+
+/* The lock is held, but while it waits.
+ *
+ * GVM_E_PEER     the connection is closed
+ * GVM_E_TIMEOUT  until_ns has passed */
+static gvm_status wait_for_turn(gquery_connection *c, waiter *self, int64_t until_ns)
+{
+    gvm_status status = GVM_OK;
+
+    append_waiter(self);
+    give_turns();
+    while (!self->given && status == GVM_OK) {
         gquery_wait(&state.given, &state.lock, WAIT_MS);
-        closed = gquery_is_closed(c);
+        if (gquery_is_closed(c))
+            status = GVM_E_PEER;
+        else if (gquery_now_ns() >= until_ns)
+            status = GVM_E_TIMEOUT;
     }
-    leave_queue(&self);
-    return !closed;
+    if (self->given)
+        return GVM_OK;
+    remove_waiter(self);
+    give_turns(); /* a paused one keeps others of its role from beginning */
+    return status;
 }
 
 static void set_owner(gquery_lane *lane, gquery_connection *owner)
@@ -351,38 +425,78 @@ static void set_owner(gquery_lane *lane, gquery_connection *owner)
 
 gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out)
 {
-    gvm_status status = GVM_OK;
+    const int64_t until_ns = goes_on(c) ? INT64_MAX
+                                        : gquery_now_ns() + TURN_WAIT_MS * INT64_C(1000000);
+    waiter self = {.role = role_of(c)};
     gquery_lane *lane = NULL;
-    bool turn;
+    gvm_status status;
 
     pthread_mutex_lock(&state.lock);
-    turn = wait_for_turn(c);
-    if (turn) {
-        state.roles[state.running++] = role_of(c);
+    status = wait_for_turn(c, &self, until_ns);
+    if (status == GVM_OK) {
         lane = state.lanes;
         if (lane != NULL)
             state.lanes = lane->next;
     }
     pthread_mutex_unlock(&state.lock);
-    if (!turn)
+    if (status == GVM_E_PEER)
         return gvm_error_set(GVM_E_PEER, "the backend has closed the connection");
+    if (status != GVM_OK)
+        return gvm_error_set(GVM_E_NOSPACE, "for %d ms the GPU has had no turn for another query",
+                             TURN_WAIT_MS);
     if (lane == NULL)
         status = make_lane(&lane);
     if (status == GVM_OK) {
         set_owner(lane, c->whole != NULL ? c->whole : c);
+        lane->has_turn = true;
+        lane->turn_ns = gquery_now_ns();
         *out = lane;
         return GVM_OK;
     }
     pthread_mutex_lock(&state.lock);
-    end_turn(role_of(c));
+    end_turn(self.role);
     pthread_mutex_unlock(&state.lock);
     return status;
+}
+
+/* A turn of the role to another query, by its role's share, or else to one of the same role. False: none waits for it. */
+static bool pass_turn(uint32_t role)
+{
+    waiter *w;
+
+    remove_turn(role);
+    w = find_next();
+    if (w == NULL)
+        w = find_of_role(role);
+    if (w != NULL)
+        give_turn(w);
+    else
+        state.roles[state.running++] = role;
+    return w != NULL;
+}
+
+bool gquery_lane_pause(gquery_connection *c, gquery_lane *lane)
+{
+    waiter self = {.role = role_of(c), .paused = true};
+    gvm_status status = GVM_OK;
+
+    if (gquery_now_ns() - lane->turn_ns < TURN_NS)
+        return true;
+    pthread_mutex_lock(&state.lock);
+    if (pass_turn(self.role)) {
+        status = wait_for_turn(c, &self, INT64_MAX);
+        lane->has_turn = status == GVM_OK;
+        lane->turn_ns = gquery_now_ns();
+    }
+    pthread_mutex_unlock(&state.lock);
+    return status == GVM_OK;
 }
 
 void gquery_lane_give(gquery_lane *lane)
 {
     pthread_mutex_lock(&state.lock);
-    end_turn(role_of(lane->owner));
+    if (lane->has_turn)
+        end_turn(role_of(lane->owner));
     lane->owner->lane = NULL;
     lane->used_ns = gquery_now_ns();
     lane->next = state.lanes;

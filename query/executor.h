@@ -23,7 +23,7 @@
 #include "query/tables.h"
 #include "query/wire.h"
 
-#define GQUERY_RUNNING_MAX 16 /* queries at a time; others wait */
+#define GQUERY_RUNNING_MAX 16 /* queries that have a turn at a time; others wait */
 /* After so long without use memory and tables are given up. */
 #define GQUERY_REST_NS INT64_C(1000000000)
 
@@ -113,7 +113,7 @@ int64_t gquery_device_failed_ns(void);
 
 /* The context is current for these, but for gquery_device_rest(). */
 
-/* What a running query has: a stream, and memory on the host and on the device of the same layout. */
+/* What a query has from its first turn on: a stream, and memory on the host and on the device of the same layout. */
 typedef struct gquery_lane {
     CUstream stream;
     CUevent start, stop;
@@ -122,6 +122,8 @@ typedef struct gquery_lane {
     _Atomic uint32_t *halt; /* on the host: not 0: what runs is to end early, if it can */
     uint64_t halt_address;  /* of that, for kernels */
     gquery_connection *owner;
+    bool has_turn;
+    int64_t turn_ns; /* since when */
     int64_t used_ns;
     struct gquery_lane *next;
 } gquery_lane;
@@ -129,10 +131,15 @@ typedef struct gquery_lane {
 #define GQUERY_LANE_BYTES (2u << 20)
 #define GQUERY_HALT_AT (GQUERY_LANE_BYTES - 64) /* of `halt`, in `host` */
 
-/* Waits while GQUERY_RUNNING_MAX others run, or as many of its session's role as leave some to others.
+/* With a turn. Waits while GQUERY_RUNNING_MAX others have one, or as many of its session's role as leave some to others.
  *
- * GVM_E_PEER  the connection is closed */
+ * GVM_E_NOSPACE  it has waited for 2 s, and is not what goes on with a query of which results were returned; or
+ *                there is no memory for a lane
+ * GVM_E_PEER     the connection is closed */
 gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out);
+/* Between batches: if it has had its turn for a second, and others wait for it, it waits until it has another one. It
+ * keeps its lane, and all that the query has. False: the connection is closed, and there is no turn. */
+bool gquery_lane_pause(gquery_connection *c, gquery_lane *lane);
 /* Nothing runs on it. */
 void gquery_lane_give(gquery_lane *lane);
 /* What runs on the connection's lane is to end early. Calls no driver. */

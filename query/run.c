@@ -1,7 +1,7 @@
 /* See executor.h, run.h: a query.
  *
  * Rows go through the scan in batches of about 10 ms, so that a query ends soon after its backend has gone, and
- * those of others have their turn. A batch that is not the first one is as large as the time of the one before
+ * can leave its turn to others (gquery_batch_look()). A batch that is not the first one is as large as the time of the one before
  * says.
  *
  * A batch is one launch. But where doubles are added up in one group, it is several of UNIT rows each: which rows a
@@ -358,7 +358,10 @@ gquery_outcome gquery_batch_look(gquery_query *q)
     }
     if (full)
         return GQUERY_FULL;
-    return gquery_is_closed(q->c) ? GQUERY_FAILED : GQUERY_SCANNED;
+    /* Others wait for a hash table that is being built. */
+    if (gquery_is_closed(q->c) || (!q->shape.built && !gquery_lane_pause(q->c, q->lane)))
+        return GQUERY_FAILED;
+    return GQUERY_SCANNED;
 }
 
 /* ---- scanning */

@@ -10,6 +10,7 @@ import errno
 import os
 import random
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -48,6 +49,7 @@ from executor_client import (  # noqa: E402
     fill,
     fill_hashes,
     op,
+    other_server,
     run_again,
     signed,
     sums,
@@ -478,21 +480,6 @@ class Sessions:
             session.close()
 
 
-@contextlib.contextmanager
-def other_server(**environ):
-    """One whose programs have more in their environment."""
-    os.environ.update(environ)
-    try:
-        server = Server("other")
-    finally:
-        for name in environ:
-            del os.environ[name]
-    try:
-        yield server
-    finally:
-        server.end()
-
-
 def slow_modules(takes_s):
     """To be preloaded: the software GPU takes so long for the first module of an executor."""
     library = BUILD / "postgres-run/slow_modules.so"
@@ -852,6 +839,33 @@ class Keeper:
                 expect(sums_of(*client.run(token, rows, sums(0), role=1))[0], rows, "rows")
                 time.sleep(0.05)
             os.kill(keeper.pid, signal.SIGCONT)
+            found = [answer if answer.verb == N["GQUERY_NO_ROOM"] else each.finish(answer) for each in busy for answer in [each.receive()]]
+            expect({len(each) for each in found if isinstance(each, list)}, {rows}, "groups of those that have had a turn")
+
+    def turns_are_waited_for_a_while_and_left_to_others(self, server):
+        """All are of queries, each of a role of its own, that wait for the keeper, for memory."""
+        rows = 700000
+        with self._keeper(server) as keeper, contextlib.ExitStack() as stack:
+            token = fill(server, rows)
+            client, *busy = [stack.enter_context(Client(server)) for _ in range(17)]
+            client.run(token, rows, sums(0))
+            stop_process(keeper.pid)
+            for i, each in enumerate(busy):
+                each.write(token, rows, BY_ID, role=1 + i)
+                each.send("RUN")
+            client.write("", 0, COUNT, columns=())
+            answer = client.ask()
+            while answer.verb == N["GQUERY_DONE"]:  # until the others have all turns
+                answer = client.ask()
+            expect_verb(answer, "NO_ROOM", "53200")
+            client.window.first_row = 1  # the local plan would return again what was returned before
+            client.send("RUN")
+            time.sleep(2.5)
+            sockets = [each.socket for each in (client, *busy)]
+            expect(select.select(sockets, [], [], 0)[0], [], "answers while all wait")
+            os.kill(keeper.pid, signal.SIGCONT)
+            expect(select.select(sockets, [], [], LIMIT_S)[0], [client.socket], "the first answer")
+            expect(client.finish(client.receive()), [(0, 0)], "records")
             for each in busy:
                 expect(len(each.finish(each.receive())), rows, "groups")
 

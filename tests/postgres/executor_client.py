@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from private import PROJECT, Failed, expect  # noqa: E402
+from private import PROJECT, Failed, Server, expect  # noqa: E402
 
 ANSWER_S = 60
 LIMIT_S = 10
@@ -265,6 +265,21 @@ def write_inner(client, token, rows, key):
     w.builds[0] = Span(at, ctypes.sizeof(build))
     w.used = at + ctypes.sizeof(build)
     return at
+
+
+@contextlib.contextmanager
+def other_server(**environ):
+    """One whose programs have more in their environment."""
+    os.environ.update(environ)
+    try:
+        server = Server("other")
+    finally:
+        for name in environ:
+            del os.environ[name]
+    try:
+        yield server
+    finally:
+        server.end()
 
 
 def run_again(server, *query, **more):
