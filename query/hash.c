@@ -132,39 +132,53 @@ static gquery_hashed *enlist(gquery_hashed *h)
     return unused;
 }
 
-static gquery_hash_found find_or_make(const gquery_hash_key *key, int wait_ms, gquery_hashed **out,
-                                      gquery_hashed **unused)
+/* One that can be used, by a further user. */
+static gquery_hash_found look_locked(const gquery_hash_key *key, gquery_hashed **out)
 {
     gquery_hashed *h = key->store == 0 ? NULL : find_locked(key);
 
-    if (h != NULL && !h->ready) {
-        gquery_wait(&state.built, &state.lock, wait_ms);
-        h = find_locked(key);
-        if (h != NULL && !h->ready)
-            return GQUERY_HASH_BUSY;
-    }
-    if (h != NULL) {
-        h->users++;
-        *out = h;
-        return GQUERY_HASH_READY;
-    }
-    h = make_hashed(key);
     if (h == NULL)
-        return GQUERY_HASH_NO_MEMORY;
-    if (key->store != 0)
-        *unused = enlist(h);
+        return GQUERY_HASH_ABSENT;
+    if (!h->ready)
+        return GQUERY_HASH_BUSY;
+    h->users++;
     *out = h;
-    return GQUERY_HASH_TO_BUILD;
+    return GQUERY_HASH_READY;
 }
 
 gquery_hash_found gquery_hash_find(const gquery_hash_key *key, int wait_ms, gquery_hashed **out)
 {
-    gquery_hashed *unused = NULL;
     gquery_hash_found found;
 
     pthread_mutex_lock(&state.lock);
-    found = find_or_make(key, wait_ms, out, &unused);
+    found = look_locked(key, out);
+    if (found == GQUERY_HASH_BUSY) {
+        gquery_wait(&state.built, &state.lock, wait_ms);
+        found = look_locked(key, out);
+    }
     pthread_mutex_unlock(&state.lock);
+    return found;
+}
+
+gquery_hash_found gquery_hash_add(const gquery_hash_key *key, gquery_hashed **out)
+{
+    gquery_hashed *made = make_hashed(key), *unused = NULL;
+    gquery_hash_found found;
+
+    if (made == NULL)
+        return GQUERY_HASH_NO_MEMORY;
+    pthread_mutex_lock(&state.lock);
+    found = look_locked(key, out);
+    if (found == GQUERY_HASH_ABSENT) {
+        found = GQUERY_HASH_TO_BUILD;
+        *out = made;
+        made = NULL;
+        if (key->store != 0)
+            unused = enlist(*out);
+    }
+    pthread_mutex_unlock(&state.lock);
+    if (made != NULL)
+        free_hashed(made);
     if (unused != NULL)
         free_hashed(unused);
     return found;

@@ -4,7 +4,7 @@
  * One query builds it, and others that need it wait until it is ready or has failed. It is kept for a while without a user.
  *
  * Threads: any thread may call anything.
- * Ownership: gquery_hash_find() makes its caller a user, until gquery_hash_release().
+ * Ownership: gquery_hash_find() and gquery_hash_add() make their caller a user, until gquery_hash_release().
  */
 #ifndef GQUERY_HASH_H
 #define GQUERY_HASH_H
@@ -42,12 +42,17 @@ void gquery_hash_init(gvm_client *keeper);
 typedef enum gquery_hash_found {
     GQUERY_HASH_READY,
     GQUERY_HASH_TO_BUILD, /* the caller builds it, and says how that ended */
+    GQUERY_HASH_ABSENT,   /* gquery_hash_add() makes it */
     GQUERY_HASH_BUSY,     /* another one builds it: it was waited for, for wait_ms */
     GQUERY_HASH_NO_MEMORY,
 } gquery_hash_found;
 
-/* Without a user: BUSY and NO_MEMORY. */
+/* READY, ABSENT or BUSY; its caller is a user of one that is READY. */
 gquery_hash_found gquery_hash_find(const gquery_hash_key *key, int wait_ms, gquery_hashed **out);
+
+/* The same without a wait, and not ABSENT: TO_BUILD, with the caller as its user, or NO_MEMORY. Others wait for it from then
+ * on, so the caller has all that it waits for itself: a lane and leases. */
+gquery_hash_found gquery_hash_add(const gquery_hash_key *key, gquery_hashed **out);
 
 /* Memory on the device for `slots` slots and, behind them, `next`; all is 0.
  *

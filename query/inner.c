@@ -5,7 +5,7 @@
  * itself loads of the table are opened by another part, which runs nothing.
  *
  * Hash tables are found or built before the query has a lane or leases, so that a query that waits for another
- * one's keeps nothing that the other needs.
+ * one's keeps nothing that the other needs. Those that build have both before others wait for them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -167,7 +167,26 @@ static void add_cost(gquery_query *q, const gquery_query *part)
     q->cost.kernel_ns += part->cost.kernel_ns;
 }
 
-static bool build(gquery_query *q, gquery_inner *inner)
+/* It is there then, or another one builds it: then the inner table has none yet. */
+static bool add_table(gquery_query *q, gquery_inner *inner, const gquery_hash_key *key)
+{
+    gquery_query *part = &inner->part;
+    const gquery_hash_found found = gquery_hash_add(key, &inner->hashed);
+    bool done = found != GQUERY_HASH_NO_MEMORY;
+
+    if (found == GQUERY_HASH_NO_MEMORY)
+        gquery_answer(q->answer, GQUERY_NO_ROOM, "53200", "out of host memory for a hash table");
+    if (found == GQUERY_HASH_TO_BUILD) {
+        done = key->rows == 0 || count_and_enter(part, inner->hashed);
+        add_cost(q, part);
+        if (done)
+            gquery_hash_ready(inner->hashed);
+    }
+    return done;
+}
+
+/* The lane comes first, as it may be withheld from this query's role, and not from those that wait for the table. */
+static bool build(gquery_query *q, gquery_inner *inner, const gquery_hash_key *key)
 {
     gquery_query *part = &inner->part;
     char problem[128];
@@ -175,8 +194,7 @@ static bool build(gquery_query *q, gquery_inner *inner)
 
     *part = start_part(q, inner);
     done = gquery_check(&inner->c.query.program, &part->shape, problem) &&
-           gquery_begin_part(part) && count_and_enter(part, inner->hashed);
-    add_cost(q, part);
+           (key->rows == 0 || gquery_begin_part(part)) && add_table(q, inner, key);
     gquery_end_part(part, done);
     *part = start_part(q, inner); /* without the table */
     return done;
@@ -193,17 +211,12 @@ static bool find_or_build(gquery_query *q, gquery_inner *inner)
                                  .program = &inner->c.query.program};
     gquery_hash_found found;
 
-    do
+    do {
         found = gquery_hash_find(&key, WAIT_MS, &inner->hashed);
-    while (found == GQUERY_HASH_BUSY && !gquery_is_closed(q->c));
-    if (found == GQUERY_HASH_NO_MEMORY)
-        gquery_answer(q->answer, GQUERY_NO_ROOM, "53200", "out of host memory for a hash table");
-    if (found == GQUERY_HASH_TO_BUILD) {
-        if (table->rows > 0 && !build(q, inner))
+        if (found == GQUERY_HASH_ABSENT && !build(q, inner, &key))
             return false;
-        gquery_hash_ready(inner->hashed);
-    }
-    return found <= GQUERY_HASH_TO_BUILD;
+    } while (inner->hashed == NULL && !gquery_is_closed(q->c));
+    return inner->hashed != NULL;
 }
 
 /* ---- columns */

@@ -14,7 +14,7 @@ import time
 
 sys.dont_write_bytecode = True
 from cases import group, main  # noqa: E402
-from executor_client import COUNT, ID, K, N, PLANNED, Client, Column, Program, Span, aggregate, block, descriptors, executor_pid, executor_pids, expect_verb, fill, fill_hashes, op, signed, stopped, wait_until, write_inner, write_program  # noqa: E402
+from executor_client import COUNT, ID, K, N, PLANNED, Client, Column, Program, Span, aggregate, block, descriptors, executor_pid, executor_pids, expect_verb, fill, fill_hashes, op, other_server, signed, stopped, wait_until, write_inner, write_program  # noqa: E402
 from private import Failed, SqlError, expect  # noqa: E402
 
 # The outer table is `fact`, whatever costs less.
@@ -424,6 +424,36 @@ class Long:
                 first, slice_ = w.next_row, w.next_slice_rows
             expect(len(found), rows - 1, "joined rows")
             expect((len(set(found)), all(left == right for _, left, right in found)), (rows - 1, True), "each of them once")
+
+    def hash_table_is_built_where_its_first_query_has_no_turn(self, _):
+        """That is of a role which has as many as it may have; the next one is of another. Each of the software GPU's SMs has a block at a time: there are more than queries."""
+        with other_server(GVMEM_SOFTGPU=f"devices=1,sms=20,instance=turns.{os.getpid()}") as server, contextlib.ExitStack() as stack:
+            token = fill(server, self.ROWS)
+            server.sql("CREATE FOREIGN TABLE single (id int, k bigint) SERVER gstore_fdw; INSERT INTO single VALUES (1, 1)")
+            single = server.sql("SELECT gstore_export('single')")
+            first, other, *busy = [stack.enter_context(Client(server)) for _ in range(14)]
+            for each in busy:
+                self._write_product(each, token, "count(*)")
+                w = each.window
+                w.role, w.table_count, w.tables[3], w.builds[3 - 1] = 1, 4, w.tables[1], w.builds[0]
+                w.tables[0].token, w.tables[0].rows = single.encode(), 1  # a block alone
+                probes = [code for table in (1, 2, 3) for code in (op("CONSTANT"), op("PROBE", table, 1))]
+                write_program(w.program, ([*probes, aggregate(0, "COUNT_ROWS")], 1), [Column(0, K[0] + 1, K[1], N[K[2]], 0)])
+                each.send("RUN")
+            first.write("", 0, COUNT, columns=(), role=1)
+            answer = first.ask()
+            while answer.verb == N["GQUERY_DONE"] and not select.select([each.socket for each in busy], [], [], 0)[0]:
+                answer = first.ask()
+            expect_verb(answer, "NO_ROOM")  # they have all turns of the role
+            for role, each in enumerate((first, other), 1):
+                write_join(each, token, self.ROWS)
+                each.window.role, each.window.tables[1].store, each.window.tables[1].version = role, 1, 1
+            first.window.first_row = 1  # it may wait for as long as it takes
+            first.send("RUN")
+            wait_until("it has begun", lambda: first.window.begun != 0)
+            time.sleep(COUNTED_S / 3)
+            expect(other.finish(other.ask()), [(0, self.ROWS, self.ROWS * (self.ROWS + 1) // 2, 0)], "a join")
+            expect(select.select([each.socket for each in (first, *busy)], [], [], 0)[0], [], "answers meanwhile")
 
     def query_that_waits_for_a_turn_ends_with_its_statement(self, server):
         token = fill_hashes(server, range(self.ROWS))
