@@ -269,11 +269,8 @@ GVM_DEVICE uint32_t take_next_matches(const gquery_scan *p, machine *m)
 /* Whether further matches are left out. round: how many of the tile there have been. */
 GVM_DEVICE int is_halted(const gquery_scan *p, machine *m, uint32_t round)
 {
-    if (round % HALT_ROUNDS != 0 || p->halt == 0 ||
-        gvm_load_acquire_u32_system((const uint32_t *)(uintptr_t)p->halt) == 0)
+    if (round % HALT_ROUNDS != 0 || !end_if_halted(p, m))
         return 0;
-    if (m->error == 0)
-        m->error = GQUERY_E_LONG;
     m->more = m->search = 0;
     return 1;
 }

@@ -42,6 +42,16 @@ GVM_DEVICE uint64_t row_at(const machine *m, uint32_t r)
     return m->row + r * gvm_warp_size();
 }
 
+/* Whether the run is to end early: its results are dropped. Reads host memory, so not often. */
+GVM_DEVICE int end_if_halted(const gquery_scan *p, machine *m)
+{
+    if (p->halt == 0 || gvm_load_acquire_u32_system((const uint32_t *)(uintptr_t)p->halt) == 0)
+        return 0;
+    if (m->error == 0)
+        m->error = GQUERY_E_LONG;
+    return 1;
+}
+
 /* ---- the stack */
 
 GVM_DEVICE uint64_t *place(const machine *m, uint32_t value, uint32_t r)

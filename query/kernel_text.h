@@ -26,6 +26,8 @@
 #define UNREADABLE (~0ull)
 #define BAD_TEXT (~0ull)
 #define EACH_BYTE 0x0101010101010101u
+#define HALT_TRIES 1024u /* places where a piece may be, between two reads of the scan's halt */
+#define HALT_BYTES (1u << 20) /* of a text before which it is read */
 
 typedef struct text {
     uint64_t at; /* an address; UNREADABLE: it is compressed */
@@ -238,16 +240,18 @@ GVM_DEVICE uint64_t match_end(text t, uint64_t least, piece p, uint32_t flags)
     return at;
 }
 
-/* The place behind the first one from `at` on. */
-GVM_DEVICE uint64_t match_next(text t, uint64_t at, piece p, uint32_t flags)
+/* The place behind the first one from `at` on. It may take as many steps as both have bytes, multiplied. */
+GVM_DEVICE uint64_t match_next(const gquery_scan *scan, machine *m, text t, uint64_t at, piece p,
+                               uint32_t flags)
 {
     const uint32_t first = piece_byte(p, 0);
     uint64_t behind = NOWHERE;
+    uint32_t tries = 0;
 
     while (at < t.bytes && behind == NOWHERE) {
         if (first != 0)
             at = find_byte(t, at, t.bytes, first);
-        if (at == NOWHERE)
+        if (at == NOWHERE || (++tries % HALT_TRIES == 0 && end_if_halted(scan, m)))
             return NOWHERE;
         behind = match_at(t, at, p, flags);
         at++; /* in the midst of a character there is no other match of a piece that begins with any one */
@@ -256,8 +260,10 @@ GVM_DEVICE uint64_t match_next(text t, uint64_t at, piece p, uint32_t flags)
 }
 
 /* Each piece is taken where it comes first: that leaves most to those behind it. */
-GVM_DEVICE int is_like(const int64_t *values, uint32_t first, uint32_t count, uint32_t flags, text t)
+GVM_DEVICE int is_like(const gquery_scan *p, machine *m, uint32_t first, uint32_t count,
+                       uint32_t flags, text t)
 {
+    const int64_t *values = m->program->values;
     uint64_t at = 0;
     uint32_t left = count;
 
@@ -274,7 +280,7 @@ GVM_DEVICE int is_like(const int64_t *values, uint32_t first, uint32_t count, ui
             return 0;
     }
     for (; at != NOWHERE && left > 0; left--)
-        at = match_next(t, at, piece_of(values, first++), flags);
+        at = match_next(p, m, t, at, piece_of(values, first++), flags);
     return at != NOWHERE;
 }
 
@@ -306,11 +312,13 @@ GVM_DEVICE uint64_t bytes_from(text t, uint64_t at)
 }
 
 /* BAD_TEXT: there is none. */
-GVM_DEVICE uint64_t answer(const int64_t *values, const gquery_instruction *i, text t)
+GVM_DEVICE uint64_t answer(const gquery_scan *p, machine *m, const gquery_instruction *i, text t)
 {
     const uint32_t kind = i->b & GQUERY_TEXT_KIND, first = (uint32_t)i->value,
                    count = (uint32_t)(i->value >> 32);
 
+    if (t.bytes >= HALT_BYTES && end_if_halted(p, m))
+        return 0;
     if ((i->b & GQUERY_TEXT_TRIMMED) != 0 && t.at != UNREADABLE)
         trim(&t);
     if (t.at == UNREADABLE &&
@@ -322,8 +330,8 @@ GVM_DEVICE uint64_t answer(const int64_t *values, const gquery_instruction *i, t
                 : (i->b & GQUERY_TEXT_UPPER) != 0 ? LETTER_SMALL_A
                                                   : 0;
     switch (kind) {
-    case GQUERY_TEXT_IN: return is_in_texts(values, first, count, t);
-    case GQUERY_TEXT_LIKE: return (uint64_t)is_like(values, first, count, i->b, t);
+    case GQUERY_TEXT_IN: return is_in_texts(m->program->values, first, count, t);
+    case GQUERY_TEXT_LIKE: return (uint64_t)is_like(p, m, first, count, i->b, t);
     case GQUERY_TEXT_LENGTH: return t.bytes;
     case GQUERY_TEXT_WORD: return bytes_from(t, i->value);
     default: return count_characters(t, i->b);
@@ -344,10 +352,11 @@ GVM_DEVICE uint32_t text_nulls(const machine *m, const gquery_source *source, ui
     return nulls;
 }
 
-/* Row by row, in few registers. nulls: as the bitmap has them. */
-GVM_DEVICE void test_texts(machine *m, const gquery_source *source, const gquery_instruction *i,
-                           uint32_t nulls)
+/* Row by row, in few registers. nulls: as the bitmap has them. After an error, which drops all results, texts are
+ * not looked at: a run that is halted ends soon. */
+GVM_DEVICE void test_texts(const gquery_scan *p, machine *m, const gquery_instruction *i, uint32_t nulls)
 {
+    const gquery_source *source = &p->sources[i->a];
     const uint32_t form = m->program->columns[i->a].form;
     uint32_t r;
 
@@ -360,9 +369,8 @@ GVM_DEVICE void test_texts(machine *m, const gquery_source *source, const gquery
 
         if (!has(m->active, r))
             continue;
-        if (!has(nulls, r))
-            v = find_text(source, form, row_of(m, source, r), &t) ? answer(m->program->values, i, t)
-                                                                  : BAD_TEXT;
+        if (!has(nulls, r) && m->error == 0)
+            v = find_text(source, form, row_of(m, source, r), &t) ? answer(p, m, i, t) : BAD_TEXT;
         if (v == BAD_TEXT && m->error == 0)
             m->error = GQUERY_E_TEXT;
         *place(m, m->depth - 1, r) = v;

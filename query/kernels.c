@@ -636,7 +636,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_APPEND: append_rows(p, m); break;
     case GQUERY_MATCH: match(p, m, &i); break;
 #endif
-    case GQUERY_TEXT: test_texts(m, &p->sources[i.a], &i, column_nulls(m, &p->sources[i.a])); break;
+    case GQUERY_TEXT: test_texts(p, m, &i, column_nulls(m, &p->sources[i.a])); break;
     default: convert(m, op, i.b);
     }
 }

@@ -138,7 +138,7 @@ typedef struct gquery_scan {
     gquery_hash hashes[GQUERY_JOINS_MAX]; /* of tables from 1 on */
     uint64_t build;                       /* of GQUERY_BUILD: gquery_build; otherwise 0 */
     uint64_t appended;                    /* of GQUERY_APPEND: gquery_appended; otherwise 0 */
-    /* Of query_join: a uint32_t of the host. Where it is not 0, further matches of rows are left out, and
+    /* A uint32_t of the host. Where it is not 0, further matches of rows and searches for patterns are left out, and
      * GQUERY_E_LONG is raised. 0: there is none. */
     uint64_t halt;
 } gquery_scan;

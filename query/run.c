@@ -19,6 +19,7 @@
 #define UNIT_SOFT (UINT64_C(64) << 10)
 #define UNIT_GPU (UINT64_C(16) << 20)
 #define UNIT_GROUPS (UINT64_C(1) << 20) /* which may soon be too many for their table */
+#define PATTERN_STEPS 16384.0           /* of a row: with more, the first batch has fewer rows */
 #define SLOTS_FIRST (UINT64_C(16) << 10)
 #define SLOTS_LEAST 256
 #define SLOTS_MOST (UINT64_C(1) << 32)
@@ -207,11 +208,9 @@ static CUfunction scan_of(const gquery_query *q)
     return q->shape.joins > 0 || q->shape.built ? q->device->join : q->device->scan;
 }
 
-/* How a scan is launched: the same for equal programs and numbers of rows, unless rows have many matches, which any
- * number of blocks shares out. */
+/* How a scan is launched: the same for equal programs and numbers of rows. */
 bool gquery_choose_launch(gquery_query *q)
 {
-    const uint64_t rows = q->rows < q->unit || q->matches > 1 ? q->rows : q->unit;
     const uint32_t warp = q->device->info.warp_size > 1 ? (uint32_t)q->device->info.warp_size : 1;
     uint64_t blocks;
 
@@ -225,7 +224,7 @@ bool gquery_choose_launch(gquery_query *q)
     if (!gquery_count_resident(q, scan_of(q), q->threads, gquery_shared_bytes(&q->scan, q->threads),
                                &q->blocks))
         return false;
-    blocks = (rows + q->threads * GQUERY_EACH - 1) / (q->threads * GQUERY_EACH);
+    blocks = (q->rows + q->threads * GQUERY_EACH - 1) / (q->threads * GQUERY_EACH);
     if (blocks < q->blocks)
         q->blocks = blocks > 0 ? (uint32_t)blocks : 1;
     if (q->scan.state_words > 0 &&
@@ -588,13 +587,38 @@ static bool check_query(gquery_query *q)
            gquery_texts_check(q) && gquery_inner_check(q);
 }
 
+/* Bytes that a row's searches for patterns compare at most, by the average length of its texts. */
+static double pattern_steps(const gquery_query *q)
+{
+    const gquery_program *p = q->program;
+    double steps = 0;
+
+    for (uint32_t at = 0; at < p->code_count; at++) {
+        const gquery_instruction *i = &p->code[at];
+        const uint32_t first = (uint32_t)i->value, count = (uint32_t)(i->value >> 32);
+        const gquery_source *texts = &q->scan.sources[i->a];
+        uint64_t pattern = 0, rows = 1;
+
+        if (i->op != GQUERY_TEXT || (i->b & GQUERY_TEXT_KIND) != GQUERY_TEXT_LIKE)
+            continue;
+        for (uint32_t k = 0; k < count; k++)
+            pattern += (uint64_t)p->values[first + k] >> 32;
+        if (texts->form != GQUERY_TEXT_FIXED && q->c->query.tables[texts->table].rows > 0)
+            rows = q->c->query.tables[texts->table].rows;
+        steps += (double)pattern * (double)texts->bytes / (double)rows;
+    }
+    return steps;
+}
+
 /* With joins fewer, as each of their rows goes on as often as it has matches. */
 static uint64_t first_unit(const gquery_query *q)
 {
+    const double steps = pattern_steps(q);
     const uint64_t unit = q->device->info.software ? UNIT_SOFT
                           : q->shape.grouped       ? UNIT_GROUPS
                                                    : UNIT_GPU;
-    const double fewer = q->matches > 1 ? (double)unit / q->matches : (double)unit;
+    const double fewer = (double)unit / (q->matches > 1 ? q->matches : 1) /
+                         (steps > PATTERN_STEPS ? steps / PATTERN_STEPS : 1);
 
     return fewer < (double)GQUERY_SLICE_LEAST
                ? GQUERY_SLICE_LEAST

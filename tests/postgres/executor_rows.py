@@ -808,6 +808,45 @@ class Texts:
             expect_verb(answer, "RAISED")
             expect(answer.error, N["GQUERY_E_TEXT"], "the error")
 
+    def _write_slow(self, client, token, rows):
+        """A pattern that nearly is everywhere in each of the texts, which are not compressed: billions of comparisons a row."""
+        piece = b"a" * 4000 + b"b"
+        client.write(token, rows, ([op("TEXT", 0, "GQUERY_TEXT_LIKE", 1 << 32), op("FILTER"), aggregate(0, "COUNT_ROWS")], 1), columns=((1, 25, "GQUERY_TEXT_OFFSETS"),))
+        words = [len(piece) << 32 | 1, *struct.unpack(f"<{(len(piece) + 7) // 8}Q", piece.ljust((len(piece) + 7) // 8 * 8, b"\0"))]
+        program = client.window.program
+        program.value_count, program.values[: len(words)] = len(words), words
+
+    def _make_long(self, server, rows=64):
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw OPTIONS (format 'arrow')")
+        server.sql(f"INSERT INTO ft SELECT i, repeat('a', 2000000) FROM generate_series(1, {rows}) i")
+        return server.sql("SELECT gstore_export('ft')"), rows
+
+    def patterns_that_would_take_for_ever_end_soon_after_their_backends(self, server):
+        token, rows = self._make_long(server)
+        with Client(server) as other:
+            with Client(server) as client:
+                expect(client.run(token, rows, COUNT, columns=(ID,)), [(0, rows)], "count(*)")
+                expect(other.run(token, rows, COUNT, columns=(ID,)), [(0, rows)], "count(*)")
+                pid = executor_pid(server)
+                before = len(descriptors(pid))
+                self._write_slow(client, token, rows)
+                client.send("RUN")
+                time.sleep(1.5)  # it runs
+            wait_until("the connection is closed", lambda: len(descriptors(pid)) == before - 2, limit_s=5)
+            expect(other.run(token, rows, COUNT, columns=(ID,)), [(0, rows)], "count(*)")
+
+    def patterns_that_would_take_for_ever_are_no_room_and_end_no_other_query(self, server):
+        token, rows = self._make_long(server)
+        with Client(server) as client, Client(server) as other:
+            expect(other.run(token, rows, COUNT, columns=(ID,)), [(0, rows)], "count(*)")
+            pid = executor_pid(server)
+            self._write_slow(client, token, rows)
+            answer = client.ask()
+            expect_verb(answer, "NO_ROOM", "53000")
+            expect(answer.error, N["GQUERY_E_LONG"], "the error")
+            expect(executor_pid(server), pid, "the executor")
+            expect(other.run(token, rows, COUNT, columns=(ID,)), [(0, rows)], "count(*)")
+
     def text_that_is_too_long_is_said(self, server):
         token = self._make(server, "repeat('x', 256 + (i = 60000)::int)")
         below = [op("LOAD", 1), op("CONSTANT", value=60000), op("LT"), op("FILTER"), *self.BY_TEXT[0]], 3

@@ -88,6 +88,18 @@ SELECT same('SELECT count(*) FROM q WHERE t LIKE repeat(''%ab'', 30) || ''%'''),
 -- A pattern that ends in the character that escapes others is an error of the rows that come to it.
 SELECT same(E'SELECT count(*) FROM q WHERE t LIKE ''ab\\''', NULL), same(E'SELECT count(*) FROM q WHERE k < 0 AND t LIKE ''a\\'''), same(E'SELECT count(*) FROM q WHERE e LIKE ''none\\''', NULL);
 SELECT same(E'SELECT count(*) FROM q WHERE t LIKE (SELECT ''none\\'')', 'by the local plan: too many instructions or values');
+-- Long patterns over long texts: rows go through the kernels in smaller batches.
+CREATE TABLE yh (id int, t text);
+CREATE FOREIGN TABLE yg (id int, t text) SERVER gstore_fdw;
+CREATE FOREIGN TABLE ya (id int, t text) SERVER gstore_fdw OPTIONS (format 'arrow');
+INSERT INTO yh SELECT i, repeat('b', 299 + i % 3) || CASE WHEN i % 7 = 0 THEN repeat('aé', 500) ELSE '' END || i FROM generate_series(1, 10000) i;
+INSERT INTO yg SELECT * FROM yh;
+INSERT INTO ya SELECT * FROM yh;
+SET test.tables = 'y';
+SELECT same('SELECT count(*), sum(id) FROM q WHERE t LIKE ''%'' || repeat(''aé'', 500) || ''%9%'''), same('SELECT id FROM q WHERE t LIKE ''%'' || repeat(''a_'', 500) || ''7%'''), same('SELECT id % 5, count(*) FROM q WHERE t NOT LIKE ''b%'' || repeat(''_a'', 499) || ''%'' GROUP BY 1');
+SET test.tables = 'x';
+DROP TABLE yh;
+DROP FOREIGN TABLE yg, ya;
 -- More than a program has room for.
 SELECT same('SELECT count(*) FROM q WHERE t LIKE repeat(''x€y'', 2000)', NULL), same('SELECT count(*) FROM q WHERE t IN (' || string_agg(quote_literal(md5(i::text)), ',') || ')', NULL) FROM generate_series(1, 400) i;
 -- Compressed values are read where their length decides; otherwise the local plan runs.
