@@ -48,7 +48,10 @@ typedef struct gstore_query
 	List *keys; /* of groups: none: all rows are one group, also if there is no row. Of joined rows: Var */
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
-	/* Of marked rows: attribute numbers and base types of columns whose values are wanted of them; of the nearest ones also their numbers, before these, and vectors. */
+	/*
+	 * Of marked rows: attribute numbers and base types of columns whose values are wanted of them; of the nearest ones
+	 * also their numbers, before these, and vectors.
+	 */
 	List *gathered, *gathered_types;
 	bool  gathers_vectors;
 	List *joins; /* of gstore_query_join (query_join.h), in their order, behind the filters */
@@ -122,8 +125,9 @@ extern int gstore_query_record_words(const gstore_compiled *compiled);
 /* Keys of a list: one is a text. */
 extern bool gstore_query_has_texts(const List *keys);
 /*
- * Of an entry of the list that was compiled last: one of its texts is longer than its words are. key: the number of the first such key; equal: entries with as many equal words begin with the
- * same bytes there, and have the same keys before.
+ * Of an entry of the list that was compiled last: one of its texts is longer than its words are. key: the number of
+ * the first such key; equal: entries with as many equal words begin with the same bytes there, and have the same
+ * keys before.
  */
 extern bool
 gstore_query_is_cut(const gstore_compiled *compiled, const int64 *entry, int *key, int *equal);

@@ -235,32 +235,40 @@ compare_texts(const void *left, const void *right, void *program)
 	return 0;
 }
 
+/* Those that are not NULL, and how many. */
+static Datum *
+read_elements(Datum array, int *count, bool *has_null, bool *empty)
+{
+	Datum *elements;
+	bool  *nulls;
+	int	   n;
+
+	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &elements,
+					  &nulls, &n);
+	*count = 0;
+	for (int k = 0; k < n; k++)
+		if (!nulls[k])
+			elements[(*count)++] = elements[k];
+	*has_null = *count < n;
+	*empty = n == 0;
+	return elements;
+}
+
 /* Elements that are not NULL. */
 static bool
 add_elements(gquery_program *p, Datum array, bool trimmed, gquery_instruction *i, bool *has_null,
 			 bool *empty)
 {
 	const uint32 first = p->value_count;
-	uint32		 count = 0;
-	Datum		*elements;
-	bool		*nulls;
-	int			 n;
+	int			 count;
+	const Datum *elements = read_elements(array, &count, has_null, empty);
 
-	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &elements,
-					  &nulls, &n);
-	*empty = n == 0;
-	*has_null = false;
-	for (int k = 0; k < n; k++)
-		*has_null |= nulls[k];
-	for (int k = 0; k < n; k++)
-		count += !nulls[k];
-	if (!begin_texts(p, count, i))
+	if (!begin_texts(p, (uint32) count, i))
 		return false;
-	count = 0;
-	for (int k = 0; k < n; k++)
-		if (!nulls[k] && !add_value(p, first + count++, elements[k], trimmed))
+	for (int k = 0; k < count; k++)
+		if (!add_value(p, first + (uint32) k, elements[k], trimmed))
 			return false;
-	qsort_arg(&p->values[first], count, sizeof p->values[0], compare_texts, p);
+	qsort_arg(&p->values[first], (size_t) count, sizeof p->values[0], compare_texts, p);
 	return true;
 }
 
@@ -482,28 +490,18 @@ static bool
 emit_beginnings(gstore_emitter *e, const text_function *f, int characters, Datum array,
 				gquery_instruction i, bool *has_null, bool *empty)
 {
-	bool   first = true;
-	Datum *elements;
-	bool  *nulls;
-	int	   n;
+	int			 count;
+	const Datum *elements = read_elements(array, &count, has_null, empty);
 
-	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &elements,
-					  &nulls, &n);
-	*empty = n == 0;
-	*has_null = false;
-	for (int k = 0; k < n; k++)
+	for (int k = 0; k < count; k++)
 	{
 		gquery_instruction one = i;
 
-		*has_null |= nulls[k];
-		if (nulls[k])
-			continue;
 		if (!add_beginning(e->program, f, characters, elements[k], &one) ||
-			!gstore_emit_instruction(e, one) || (!first && !gstore_emit(e, GQUERY_OR, 0, 0)))
+			!gstore_emit_instruction(e, one) || (k > 0 && !gstore_emit(e, GQUERY_OR, 0, 0)))
 			return false;
-		first = false;
 	}
-	return !first || gstore_emit_instruction(e, i); /* it is none of no texts */
+	return count > 0 || gstore_emit_instruction(e, i); /* it is none of no texts */
 }
 
 /* x = ANY(list) and x <> ALL(list). */

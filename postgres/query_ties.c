@@ -1,7 +1,8 @@
 /*
  * See query_ties.h.
  *
- * A *tie* is a run of entries with equal words up to those of a text that is longer than these. Keys before it are equal, so that it is sorted by that key and those behind it.
+ * A *tie* is a run of entries with equal words up to those of a text that is longer than these. Keys before it are
+ * equal, so that it is sorted by that key and those behind it.
  */
 #include "postgres.h"
 

@@ -219,7 +219,7 @@ typedef enum keep_op {
 } keep_op;
 
 typedef struct keep_chunk {
-    uint32_t device_frame, away_frame; /* 0: none */
+    uint32_t device_frame, away_frame; /* away: of the host. 0: none */
     uint32_t twin_frame; /* RENEW_COPY: the frame to come; RENEW_MAP, IN_MAP: one that is left; or 0 */
     uint8_t where;       /* gvm_tier */
     uint8_t op;          /* keep_op */

@@ -2,8 +2,8 @@
  *
  *     4711 5036.272504 cuMemCreate(&0x302000000, 2097152, 0x7ffc61e0, 0) = CUDA_SUCCESS 12.3 us
  *
- * Thread id, when it began (seconds of CLOCK_MONOTONIC, which all processes share), call, arguments, result, duration. Numbers are decimal, handles, addresses and
- * pointers hexadecimal; what a call wrote through a pointer to one value is shown as &value once it
+ * Thread id, when the call began (seconds of CLOCK_MONOTONIC, which all processes share), call, arguments, result,
+ * duration. Numbers are decimal, handles, addresses and pointers hexadecimal; what a call wrote through a pointer to one value is shown as &value once it
  * succeeded. Each line is one write(2) to a file opened for appending, so that lines of threads and
  * of processes never mix. A line that cannot be written is lost: tracing never changes what the
  * program does.
