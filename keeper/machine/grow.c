@@ -88,6 +88,32 @@ static void give_frame_back(gvmi_machine *m, keep_chunk *chunk)
     chunk->device_frame = chunk->away_frame = 0;
 }
 
+void gvmi_keep_make_nothing(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    chunk_over(m, object, &object->chunks[index], GVM_E_NOSPACE);
+}
+
+/* On the host, or on the device if there is room there without anybody leaving. Else it waits, and serve_room()
+ * says whether room comes. */
+static void make_without_room(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    const bool wanted = object->growth->failure == GVM_OK;
+    bool make;
+    uint32_t frame = 0;
+
+    if (wanted) {
+        frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
+        if (frame == 0)
+            frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
+    }
+    if (frame != 0)
+        gvmi_keep_make_chunk(m, object, index, frame, make);
+    else if (wanted && gvmi_keep_wait_room(m, object, index))
+        object->chunks[index].op = KEEP_OP_MAKE_ROOM;
+    else
+        gvmi_keep_make_nothing(m, object, index);
+}
+
 /* Starts jobs that wait, or gives up what they were for. */
 static void serve_waiting(gvmi_machine *m, keep_object *object, keep_growth *growth)
 {
@@ -104,33 +130,11 @@ static void serve_waiting(gvmi_machine *m, keep_object *object, keep_growth *gro
             chunk_over(m, object, chunk, GVM_OK);
         } else if (is_over_budget(m, chunk)) {
             give_frame_back(m, chunk);
-            gvmi_keep_make_without_room(m, object, index);
+            make_without_room(m, object, index);
         } else {
             start_make(m, object, index, chunk->make);
         }
     }
-}
-
-/* On the host, or on the device if there is room there without anybody leaving. What moves under way
- * have twice is waited for: it is room. */
-void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t index)
-{
-    const bool wanted = object->growth->failure == GVM_OK;
-    bool make;
-    uint32_t frame = 0;
-
-    if (wanted) {
-        frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
-        if (frame == 0)
-            frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
-    }
-    if (frame != 0)
-        gvmi_keep_make_chunk(m, object, index, frame, make);
-    else if (wanted && gvmi_keep_room_comes(m, &m->devices[object->device]) &&
-             gvmi_keep_wait_room(m, object, index))
-        object->chunks[index].op = KEEP_OP_MAKE_ROOM;
-    else
-        chunk_over(m, object, &object->chunks[index], GVM_E_NOSPACE);
 }
 
 void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
@@ -192,7 +196,7 @@ static void place_chunks(gvmi_machine *m, keep_object *object, const keep_growth
         if (i - growth->old_count < bring && gvmi_keep_wait_room(m, object, i))
             object->chunks[i].op = KEEP_OP_MAKE_ROOM;
         else
-            gvmi_keep_make_without_room(m, object, i);
+            make_without_room(m, object, i);
     }
 }
 

@@ -323,9 +323,13 @@ bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object)
     return begun;
 }
 
-bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device)
+bool gvmi_keep_room_comes(const gvmi_machine *m)
 {
-    return device->leaving > 0 || device->arriving > 0 || m->ahead_jobs > 0;
+    bool moves = m->ahead_jobs > 0;
+
+    for (uint32_t d = 0; d < m->config.device_count; d++)
+        moves = moves || m->devices[d].leaving > 0 || m->devices[d].arriving > 0;
+    return moves;
 }
 
 /* ---- copies that ended */

@@ -32,8 +32,29 @@ static void end_room_wait(gvmi_machine *m, keep_device *device, uint32_t frame, 
     else if (frame != 0)
         gvmi_keep_make_chunk(m, object, room->chunk, frame, make);
     else
-        gvmi_keep_make_without_room(m, object, room->chunk);
+        gvmi_keep_make_nothing(m, object, room->chunk);
     free(room);
+}
+
+/* Puts what is before the first chunk that waits to come in behind all others. Such a chunk stays where it is if
+ * there is no frame, and its object may be over then, which frees what it has. False: there is none. */
+static bool put_moves_first(keep_device *device)
+{
+    keep_room *last = NULL, *room = device->first_room;
+
+    while (room != NULL && room->object->chunks[room->chunk].op != KEEP_OP_IN_ROOM) {
+        last = room;
+        room = room->next;
+    }
+    if (room == NULL)
+        return false;
+    if (last != NULL) {
+        device->last_room->next = device->first_room;
+        device->last_room = last;
+        last->next = NULL;
+        device->first_room = room;
+    }
+    return true;
 }
 
 static void serve_room(gvmi_machine *m, keep_device *device)
@@ -54,8 +75,10 @@ static void serve_room(gvmi_machine *m, keep_device *device)
             return; /* some will be free soon */
         if (frame == 0 && grows)
             frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
-        if (frame == 0 && grows && gvmi_keep_room_comes(m, device))
-            return;
+        if (frame == 0 && grows && (gvmi_keep_room_comes(m) || m->marked != NULL))
+            return; /* what is marked may be over, too */
+        if (frame == 0 && grows && put_moves_first(device))
+            continue;
         end_room_wait(m, device, frame, make);
     }
 }

@@ -817,8 +817,8 @@ void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t chun
                              bool make);
 /* The chunk, with an IN, does not come in. */
 void gvmi_keep_stay(gvmi_machine *m, keep_object *object, keep_chunk *chunk);
-/* Will frames of the device or the host come free, or host copies be of no need, by themselves? */
-bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device);
+/* Will frames of a device or the host come free, or host copies be of no need, by themselves? */
+bool gvmi_keep_room_comes(const gvmi_machine *m);
 bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
 /* All clients to which the chunk's new place was sent have answered, perhaps. */
 void gvmi_keep_check_answers(gvmi_machine *m, keep_object *object, uint32_t chunk);
@@ -881,7 +881,8 @@ gvm_status gvmi_keep_grow_to(gvmi_machine *m, keep_object *object, keep_client *
 void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object);
 void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t chunk, uint32_t frame,
                           bool make);
-void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
+/* The chunk has waited, and neither place has room: the growth fails. */
+void gvmi_keep_make_nothing(gvmi_machine *m, keep_object *object, uint32_t chunk);
 /* made: the frame exists now. */
 void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_status status, bool made);
 /* The client's growths, of any object, end without a reply. */

@@ -81,6 +81,36 @@ static void growth_waits_for_what_a_move_holds_twice(void **state)
     }
 }
 
+/* The last chunk of /y has room when the object that was closed is gone, whose chunk waits behind it for a frame. */
+static void growth_waits_for_what_is_closed_and_waits_for_room_itself(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t leased = 0, closed, slot = 0;
+
+    (void)state;
+    start_fixture(&w, 2, 3);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/w", 1, 0, &slot), GVM_OK);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &leased), GVM_OK);
+    assert_int_equal(create_of(&w, a, "", 1, 1, 0, GVM_OBJECT_HOST), GVM_OK);
+    closed = a->slot;
+    acquire(&w, a, leased, GVM_LEASE_READ); /* stays on the device meanwhile */
+    w.hold_jobs = true;
+    begin_evict(&w, a, "/w");
+    a->latest.head.type = 0;
+    (void)create(&w, a, "/y", 3, 0, &slot);
+    assert_int_equal(last(a)->head.type, 0);
+    give(&w, a, leased, GVM_LEASE_READ);
+    ask_with_hint(&w, a, closed, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    assert_int_equal(w.machine->devices[0].last_room->object->chunk_count, 1);
+    close_slot(&w, a, closed);
+    end_jobs(&w);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_OPENED);
+    assert_int_equal(info(&w, a, a->slot).size_bytes, 3 * CHUNK);
+    end_fixture(&w);
+}
+
 static void permit_of_mapped_opening_allows_reading_alone_until_a_map_fails(void **state)
 {
     fixture w;
@@ -915,6 +945,7 @@ int main(void)
         cmocka_unit_test(object_larger_than_device_is_partly_on_host),
         cmocka_unit_test(object_larger_than_both_budgets_is_refused_whole),
         cmocka_unit_test(growth_waits_for_what_a_move_holds_twice),
+        cmocka_unit_test(growth_waits_for_what_is_closed_and_waits_for_room_itself),
         cmocka_unit_test(permit_of_mapped_opening_allows_reading_alone_until_a_map_fails),
         cmocka_unit_test(write_permit_opens_with_taken),
         cmocka_unit_test(reader_waits_for_writer_and_is_granted_at_release),
