@@ -3,10 +3,8 @@
 
 usage: attach.py [CASE...]. What gvmem table shows is compared with SQL; attach_probe.c stays attached while the table changes.
 """
-import json
 import os
 import random
-import shlex
 import signal
 import subprocess
 import sys
@@ -15,9 +13,11 @@ import traceback
 
 import private
 import uniform
-from private import BUILD, PROJECT, Failed, Server, SqlError, expect
+from attached import (
+    OTHER_USER, Probe, build_probe, expect_same, expect_same_revision, export, fill, links, object_names, objects, other_user, show, spying, tool,
+)
+from private import BUILD, Failed, Server, SqlError, expect
 
-OTHER_USER = 65533  # who is not in the list of users: nobody may be the server's
 HOSTILE = 300
 STALE = "GVM_E_ABSENT"
 
@@ -44,92 +44,6 @@ INSERT INTO types (id, f8, f4, n, d, ts) VALUES (2001, 'nan', 'inf', 'nan', 'inf
     (2006, 5e-324, 1.17549e-38, '0.000', NULL, NULL), (2007, 1.7976931348623157e308, 3.4028235e38, '-inf', NULL, NULL);
 INSERT INTO types (id, ai) VALUES (2008, '[2:4]={1,2,3}'), (2009, '[0:1][-1:0]={{1,2},{3,4}}');
 """
-
-
-class Probe:
-    alive = []
-
-    def __init__(self, server, prefix=()):
-        self.process = subprocess.Popen(
-            [*prefix, str(BUILD / "postgres-run/attach_probe")],
-            env=server.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-        )
-        Probe.alive.append(self)
-
-    @classmethod
-    def end_all(cls):
-        """A case that failed leaves none to the next one."""
-        for probe in cls.alive:
-            probe.process.kill()
-            probe.process.wait()
-        cls.alive = []
-
-    def ask(self, *words):
-        self.process.stdin.write(" ".join(words) + "\n")
-        self.process.stdin.flush()
-        said = self.process.stdout.readline().strip()
-        if not said:
-            raise Failed(f"the probe ended at {words[0]}: {self.process.wait()}")
-        return said
-
-    def close(self):
-        self.process.stdin.close()
-        expect(self.process.wait(), 0, "the probe's exit status")
-
-
-def build_probe():
-    (BUILD / "postgres-run").mkdir(exist_ok=True)
-    command = [
-        *shlex.split(os.environ.get("CC", "cc")), "-std=c11", "-Wall", "-Wextra", f"-I{PROJECT}/include",
-        str(PROJECT / "tests/postgres/attach_probe.c"), "-o", str(BUILD / "postgres-run/attach_probe"),
-        f"-L{BUILD}", "-lgvmem", f"-Wl,-rpath,{BUILD}",
-    ]
-    subprocess.run(command, check=True)
-
-
-def export(server, table="ft"):
-    return server.sql(f"SELECT gstore_export('{table}')")
-
-
-def fill(server, rows=10000):
-    server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text, f float8) SERVER gstore_fdw")
-    server.sql(f"INSERT INTO ft SELECT i, 'row ' || i, nullif(i % 10, 0) FROM generate_series(1, {rows}) i")
-
-
-def tool(server, *arguments):
-    return subprocess.run(
-        [str(BUILD / "tools/gvmem"), "table", *arguments], env=server.environ, capture_output=True, text=True, errors="replace"
-    )
-
-
-def show(server, token):
-    done = tool(server, "-n", "1000000", "--json", token)
-    if done.returncode:
-        raise Failed(done.stderr)
-    return json.loads(done.stdout, parse_float=str, parse_int=str)
-
-
-def expect_same(server, table, token=None):
-    """What is read from GPU memory is what SQL says, value by value."""
-    shown = show(server, token or export(server, table))
-    names = [column["name"] for column in shown["columns"]]
-    values = ", ".join(f'"{name}"::text' for name in names)
-    said = server.sql(f"SET timezone = 'UTC'; SELECT json_build_array({values}) FROM {table} ORDER BY id")
-    rows = [json.loads(line) for line in said.splitlines()]
-    expect(len(shown["rows"]), len(rows), "rows")
-    for row, wanted in zip(sorted(shown["rows"], key=lambda row: int(row["id"])), rows):
-        for name, value in zip(names, wanted):
-            found = {True: "true", False: "false"}.get(row[name], row[name])
-            if name == "c" and found is not None:
-                found = found.rstrip()  # as a cast to text does
-            expect(found, value, f"{name} of row {row['id']}")
-
-
-def expect_same_revision(server, table):
-    """A table whose row i is written i-th, at any time."""
-    shown = show(server, export(server, table))
-    expect([(int(r["id"]), r["t"], float(r["f"])) for r in shown["rows"]],
-           [(i, f"row {i}", float(i)) for i in range(int(shown["row_count"]))], "rows")
 
 
 class Reading:
@@ -547,11 +461,6 @@ class Reading:
         probe.close()
 
 
-def other_user(server):
-    prefix = ["setpriv", "--reuid", str(OTHER_USER), "--regid", str(OTHER_USER), "--clear-groups"]
-    return Probe(server, prefix)
-
-
 class EveryReader:
     settings = ("gstore_fdw.readers=all",)
 
@@ -801,14 +710,14 @@ class EveryReader:
 
     def grant_whose_commit_fails_ends_nothing_later(self, s):
         fill(s, 100)
-        s.sql("CREATE ROLE granted; CREATE TABLE other (); GRANT SELECT ON other TO granted")
+        s.sql("CREATE ROLE granted; CREATE TABLE written (); GRANT SELECT ON written TO granted")
         token, handle = export(s), s.sql("SELECT gstore_export_ipchandle('ft')")
 
         def grant_and_fail_to_commit():
             """Both read what the other writes, and PostgreSQL finds out after tokens have followed the privileges."""
             first, second = s.session(), s.session()
             for session in (first, second):
-                session.sql("BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM other; INSERT INTO other DEFAULT VALUES")
+                session.sql("BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM written; INSERT INTO written DEFAULT VALUES")
             second.sql("GRANT SELECT ON ft TO granted")
             first.sql("COMMIT")
             second.begin("COMMIT")
@@ -817,7 +726,7 @@ class EveryReader:
             second.close()
 
         grant_and_fail_to_commit()
-        s.sql("REVOKE SELECT ON other FROM granted; REVOKE SELECT ON ALL TABLES IN SCHEMA pg_catalog FROM granted")
+        s.sql("REVOKE SELECT ON written FROM granted; REVOKE SELECT ON ALL TABLES IN SCHEMA pg_catalog FROM granted")
         expect(Reading.is_attached(s, token), "true", "attach after REVOKE on other tables")
         expect(export(s), token, "the same token")
         expect(s.sql("SELECT gstore_export_ipchandle('ft')"), handle, "the same handle")
@@ -825,7 +734,7 @@ class EveryReader:
         s.sql("REVOKE SELECT ON ft FROM PUBLIC")
         expect(Reading.is_attached(s, token), "false", "attach after REVOKE on the table")
         expect(s.sql("SELECT gstore_export_ipchandle('ft')") != handle, True, "another handle")
-        s.sql("DROP TABLE other; DROP ROLE granted")
+        s.sql("DROP TABLE written; DROP ROLE granted")
 
     def token_made_while_revoke_is_not_committed_ends_with_it(self, s):
         fill(s)
@@ -951,27 +860,6 @@ class EveryReader:
         for token in (export(s, "wide"), tokens[0], tokens[-1]):
             expect(len(show(s, token)["rows"]), 1, "rows")
         s.sql("DROP FOREIGN TABLE wide")
-
-
-def links(token):
-    return token.split(":")[5]
-
-
-def spying(server):
-    probe = other_user(server)
-    expect(probe.ask("keeper", server.sql("SELECT DISTINCT socket FROM gstore_fdw_keeper_info")), "GVM_OK", "connect")
-    return probe
-
-
-def objects(server):
-    socket = server.sql("SELECT DISTINCT socket FROM gstore_fdw_keeper_info")
-    command = [str(BUILD / "tools/gvmem"), "keeper", "ls", "-j", "-s", socket]
-    said = subprocess.run(private.as_owner(command), env=server.environ, capture_output=True, text=True, check=True)
-    return json.loads(said.stdout)
-
-
-def object_names(server):
-    return [o["name"] for o in objects(server) if o["name"]]
 
 
 def main():
