@@ -235,7 +235,8 @@ static bool load_all(void)
           FIND(driver, wait_event, "cuStreamWaitEvent") && FIND(driver, asked, "capture_asked")))
         return false;
 #undef FIND
-    (void)give(take(1, 0, NULL)); /* starts the driver */
+    choose((pools_options){.decay_ms = 1000000}); /* blocks are where they were, however slow the machine is */
+    (void)give(take(1, 0, NULL));                 /* starts the driver */
     return p.ctx_retain(&context, 0) == CUDA_SUCCESS && p.ctx_set(context) == CUDA_SUCCESS &&
            p.stream_create(&p.a, 0) == CUDA_SUCCESS && p.stream_create(&p.b, 0) == CUDA_SUCCESS &&
            p.stream_create(&p.c, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
