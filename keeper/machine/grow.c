@@ -88,7 +88,7 @@ static void give_frame_back(gvmi_machine *m, keep_chunk *chunk)
     chunk->device_frame = chunk->away_frame = 0;
 }
 
-void gvmi_keep_make_nothing(gvmi_machine *m, keep_object *object, uint32_t index)
+void gvmi_keep_refuse_chunk(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     chunk_over(m, object, &object->chunks[index], GVM_E_NOSPACE);
 }
@@ -111,7 +111,7 @@ static void make_without_room(gvmi_machine *m, keep_object *object, uint32_t ind
     else if (wanted && gvmi_keep_wait_room(m, object, index))
         object->chunks[index].op = KEEP_OP_MAKE_ROOM;
     else
-        gvmi_keep_make_nothing(m, object, index);
+        gvmi_keep_refuse_chunk(m, object, index);
 }
 
 /* Starts jobs that wait, or gives up what they were for. */

@@ -32,12 +32,13 @@ static void end_room_wait(gvmi_machine *m, keep_device *device, uint32_t frame, 
     else if (frame != 0)
         gvmi_keep_make_chunk(m, object, room->chunk, frame, make);
     else
-        gvmi_keep_make_nothing(m, object, room->chunk);
+        gvmi_keep_refuse_chunk(m, object, room->chunk);
     free(room);
 }
 
-/* Puts what is before the first chunk that waits to come in behind all others. Such a chunk stays where it is if
- * there is no frame, and its object may be over then, which frees what it has. False: there is none. */
+/* Moves the new chunks at the head of the queue to its end, so that a chunk that is to be moved to the device is at the
+ * head. Without a frame that chunk stays on the host; if its object was closed meanwhile, the object is freed then, with
+ * its frames. False: there is no such chunk. */
 static bool put_moves_first(keep_device *device)
 {
     keep_room *last = NULL, *room = device->first_room;
@@ -76,7 +77,7 @@ static void serve_room(gvmi_machine *m, keep_device *device)
         if (frame == 0 && grows)
             frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
         if (frame == 0 && grows && (gvmi_keep_room_comes(m) || m->marked != NULL))
-            return; /* what is marked may be over, too */
+            return; /* an object that is marked may be freed, too */
         if (frame == 0 && grows && put_moves_first(device))
             continue;
         end_room_wait(m, device, frame, make);

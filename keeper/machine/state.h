@@ -882,7 +882,7 @@ void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object);
 void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t chunk, uint32_t frame,
                           bool make);
 /* The chunk has waited, and neither place has room: the growth fails. */
-void gvmi_keep_make_nothing(gvmi_machine *m, keep_object *object, uint32_t chunk);
+void gvmi_keep_refuse_chunk(gvmi_machine *m, keep_object *object, uint32_t chunk);
 /* made: the frame exists now. */
 void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_status status, bool made);
 /* The client's growths, of any object, end without a reply. */

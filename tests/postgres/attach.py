@@ -714,7 +714,7 @@ class EveryReader:
         token, handle = export(s), s.sql("SELECT gstore_export_ipchandle('ft')")
 
         def grant_and_fail_to_commit():
-            """Both read what the other writes, and PostgreSQL finds out after tokens have followed the privileges."""
+            """Each transaction reads what the other one writes: the second commit fails, after the extension has updated its tokens."""
             first, second = s.session(), s.session()
             for session in (first, second):
                 session.sql("BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM written; INSERT INTO written DEFAULT VALUES")

@@ -81,7 +81,7 @@ static void growth_waits_for_what_a_move_holds_twice(void **state)
     }
 }
 
-/* The last chunk of /y has room when the object that was closed is gone, whose chunk waits behind it for a frame. */
+/* A chunk of a closed object waits for a frame behind the new chunks of /y. The last of those gets its host memory. */
 static void growth_waits_for_what_is_closed_and_waits_for_room_itself(void **state)
 {
     fixture w;
