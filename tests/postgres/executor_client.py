@@ -2,6 +2,7 @@
 import contextlib
 import ctypes
 import fcntl
+import functools
 import mmap
 import os
 import pwd
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+import private  # noqa: E402
 from private import PROJECT, Failed, Server, expect  # noqa: E402
 
 ANSWER_S = 60
@@ -360,12 +362,7 @@ def executor_pid(server):
     return found[0]
 
 
-def wait_until(what, is_so, limit_s=LIMIT_S):
-    deadline = time.monotonic() + limit_s
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise Failed(f"never: {what}")
-        time.sleep(0.02)
+wait_until = functools.partial(private.wait_until, limit_s=LIMIT_S)
 
 
 def descriptors(pid):

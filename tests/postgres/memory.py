@@ -8,7 +8,7 @@ import sys
 
 sys.dont_write_bytecode = True
 from cases import count, fill, group, main  # noqa: E402
-from private import expect  # noqa: E402
+from private import expect, wait_until  # noqa: E402
 
 
 @group("gstore_fdw.device_memory=64MB", "gstore_fdw.host_memory=64MB")
@@ -84,7 +84,7 @@ class Limits:
         expect(server.sql("SELECT count(*), count(*) FILTER (WHERE id % 3 = 0) FROM ft"), "400000|0", "rows")
         server.sql("DROP FOREIGN TABLE rest")
         server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", "2")  # a column and a pack
-        expect("Bytes Moved: 75000" in server.sql(moved), True, "a bitmap is read once there is memory")
+        wait_until("a bitmap is read once there is memory", lambda: "Bytes Moved: 75000" in server.sql(moved))
         expect(count(server), 400000, "rows")
         server.sql("DROP FOREIGN TABLE ft")
 

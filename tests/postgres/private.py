@@ -27,6 +27,14 @@ class SqlError(Exception):
     """An SQLSTATE."""
 
 
+def wait_until(what, is_so, limit_s=START_S):
+    deadline = time.monotonic() + limit_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise Failed(f"never: {what}")
+        time.sleep(0.02)
+
+
 def expect(value, wanted, what):
     if value != wanted:
         raise Failed(f"{what}: {value!r} instead of {wanted!r}")
