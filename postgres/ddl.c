@@ -42,9 +42,9 @@
 #include "postgres/fdw.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
+#include "postgres/privileges.h"
 #include "postgres/reload.h"
 #include "postgres/table.h"
-#include "postgres/token.h"
 
 /* What one statement altered about one table. */
 typedef struct altered

@@ -27,11 +27,11 @@
 #include <gvmem/gstore_kds.h>
 
 #include "postgres/dense.h"
+#include "postgres/privileges.h"
 #include "postgres/progress.h"
 #include "postgres/reload.h"
 #include "postgres/store.h"
 #include "postgres/table.h"
-#include "postgres/token.h"
 #include "postgres/window.h"
 
 PG_FUNCTION_INFO_V1(gstore_export_ipchandle);
@@ -551,7 +551,7 @@ find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 	gstore_check_columns(relation, &view);
 	if (!view.empty && !find_handle(relation, &view, handle))
 	{
-		gstore_lock_privileges(ShareLock);
+		(void) gstore_share_privileges(oid, NULL);
 		gstore_check_readable(oid);
 		if (gstore_privileges(oid, &privileges))
 		{

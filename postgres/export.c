@@ -33,6 +33,7 @@
 #include "postgres/fdw.h"
 #include "postgres/memory.h"
 #include "postgres/pending.h"
+#include "postgres/privileges.h"
 #include "postgres/reload.h"
 #include "postgres/table.h"
 #include "postgres/token.h"
@@ -443,32 +444,34 @@ unpack_store(const exported *e)
 		(far.copy_bytes == 0 || transfer(e, GSTORE_UNPACK, NULL, e->areas, e->count));
 }
 
-/* Against changes of privileges until gstore_unlock_privileges(). True: the manifest is at its place. */
+/* Against changes of privileges until gstore_unlock_privileges(). *known: the manifest is at its place. */
 static bool
-begin_token(exported *e)
+begin_token(exported *e, bool *known)
 {
 	const Oid oid = RelationGetRelid(e->relation);
-	bool	  known;
 
-	gstore_lock_privileges(ShareLock);
+	if (!gstore_share_privileges(oid, e->refused))
+		return false;
 	if (e->kind != GSTORE_EXPORT_QUERY)
 		gstore_check_readable(oid);
 	if (!gstore_privileges(oid, &e->key.privileges))
 		elog(ERROR, "cache lookup failed for relation %u", oid);
-	known = choose_place(oid, e->view, e->own, e->key.sum, e->bytes, &e->at);
+	*known = choose_place(oid, e->view, e->own, e->key.sum, e->bytes, &e->at);
 	e->areas[0].bytes = e->at + e->bytes;
-	return known;
+	return true;
 }
 
-/* A token that the user has for the same: its links keep the areas as they are. */
+/* *renewed: a token that the user has for the same; its links keep the areas as they are. */
 static bool
-renew_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES])
+renew_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES], bool *renewed)
 {
-	const bool done = begin_token(e) &&
-		gstore_token_renew(e->view, &e->key, e->areas, e->count, secret);
+	bool known;
 
+	if (!begin_token(e, &known))
+		return false;
+	*renewed = known && gstore_token_renew(e->view, &e->key, e->areas, e->count, secret);
 	gstore_unlock_privileges(ShareLock);
-	return done;
+	return true;
 }
 
 static bool
@@ -489,11 +492,11 @@ write_manifest(exported *e)
 static bool
 make_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES])
 {
-	bool done;
+	bool known, done;
 
-	if (!unpack_store(e))
+	if (!unpack_store(e) || !begin_token(e, &known))
 		return false;
-	done = (begin_token(e) || write_manifest(e)) &&
+	done = (known || write_manifest(e)) &&
 		gstore_token_make(RelationGetRelid(e->relation), e->view, &e->key, e->areas, e->count,
 						  secret, e->refused);
 	gstore_unlock_privileges(ShareLock);
@@ -524,13 +527,14 @@ gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_
 	const bool for_call = kind != GSTORE_EXPORT_USER;
 	exported e = {.relation = relation, .view = view, .own = own, .kind = kind, .refused = refused};
 	uint8	 secret[GSTORE_SECRET_BYTES];
+	bool	 renewed;
 
 	e.manifest = make_manifest(relation, view, &e.bytes);
 	e.key = (gstore_token_key){.sum = gvm_kernel_checksum_host(e.manifest, e.bytes),
 							   .for_call = for_call,
 							   .writer_number = for_call ? view->name.writer_number : 0};
 	e.count = list_areas(relation, view, for_call && gstore_links_deleted(view), &e.areas);
-	if (!renew_token(&e, secret) && !make_token_alone(&e, secret))
+	if (!renew_token(&e, secret, &renewed) || (!renewed && !make_token_alone(&e, secret)))
 		return NULL;
 	return write_token(secret, e.key.sum, e.bytes, e.at);
 }

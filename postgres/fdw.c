@@ -11,6 +11,7 @@
 #include "postgres/fdw.h"
 #include "postgres/lost.h"
 #include "postgres/pending.h"
+#include "postgres/privileges.h"
 #include "postgres/progress.h"
 #include "postgres/query_heap.h"
 #include "postgres/query_path.h"
@@ -78,6 +79,7 @@ _PG_init(void)
 	gstore_worker_init();
 	hook_shared_memory();
 	gstore_pending_init();
+	gstore_privileges_init();
 	gstore_token_init();
 	gstore_export_init();
 	gstore_call_init();

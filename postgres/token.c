@@ -15,24 +15,20 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_foreign_table.h"
-#include "common/hashfn.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 #include "utils/wait_event.h"
 
 #include "keeper/table/manifest.h"
 #include "postgres/clock.h"
+#include "postgres/privileges.h"
 #include "postgres/table.h"
 #include "postgres/token.h"
 
@@ -72,42 +68,6 @@ take_secret(const char *token, const char *prefix, uint8 secret[GSTORE_SECRET_BY
 		secret[i] = (uint8) (high << 4 | digit_of(at[1]));
 	}
 	return *at == ':' || *at == '/';
-}
-
-/* ---- privileges */
-
-bool
-gstore_privileges(Oid relation, uint32 *privileges)
-{
-	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-	bool	  null;
-	Datum	  list;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	*privileges = hash_bytes_uint32(((Form_pg_class) GETSTRUCT(tuple))->relowner);
-	list = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_relacl, &null);
-	if (!null)
-	{
-		const Acl *acl = DatumGetAclP(list);
-
-		*privileges = hash_combine(*privileges, hash_bytes((const unsigned char *) acl, VARSIZE(acl)));
-	}
-	ReleaseSysCache(tuple);
-	return true;
-}
-
-/* No table has the OID 0. */
-void
-gstore_lock_privileges(LOCKMODE mode)
-{
-	LockDatabaseObject(ForeignTableRelationId, InvalidOid, 0, mode);
-}
-
-void
-gstore_unlock_privileges(LOCKMODE mode)
-{
-	UnlockDatabaseObject(ForeignTableRelationId, InvalidOid, 0, mode);
 }
 
 /* ---- the list. The lock is held. */
@@ -718,40 +678,6 @@ drop_tokens(SubTransactionId made_in)
 
 /* ---- changes of privileges */
 
-static enum
-{
-	UNCHANGED,
-	GRANTED,
-	TAKEN_AWAY
-} privileges_changed;
-
-void
-gstore_note_privileges(bool granted)
-{
-	if (!granted)
-		privileges_changed = TAKEN_AWAY;
-	else if (privileges_changed == UNCHANGED)
-		privileges_changed = GRANTED;
-}
-
-/*
- * *accept: this transaction has taken none away. If it has not changed the table at all, another one has noted
- * what it granted and was rolled back after that.
- */
-static bool
-look_at_privileges(Oid relation, uint32 *privileges, bool *accept)
-{
-	const bool there = gstore_privileges(relation, privileges);
-	HeapTuple  tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-
-	*accept = there &&
-		(privileges_changed == GRANTED ||
-		 !TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)));
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	return there;
-}
-
 /* What was granted ends nothing, but must not be taken for a change later. */
 static void
 accept_privileges(const gstore_token *token, uint32 privileges)
@@ -771,13 +697,13 @@ follow_privileges(void)
 	gstore_token *all;
 	int			  count;
 
-	gstore_lock_privileges(ExclusiveLock);
+	gstore_lock_privileges();
 	count = list_tokens(InvalidOid, &all);
 	for (int i = 0; i < count; i++)
 	{
 		uint32	   privileges;
 		bool	   accept;
-		const bool there = look_at_privileges(all[i].name.table, &privileges, &accept);
+		const bool there = gstore_look_at_privileges(all[i].name.table, &privileges, &accept);
 
 		if (there && privileges == all[i].privileges)
 			continue;
@@ -787,7 +713,7 @@ follow_privileges(void)
 			end_token(&all[i]);
 	}
 	pfree(all);
-	gstore_follow_copies(look_at_privileges);
+	gstore_follow_copies(gstore_look_at_privileges);
 }
 
 static void
@@ -796,15 +722,8 @@ token_xact_callback(XactEvent event, void *argument)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-			if (privileges_changed != UNCHANGED && gstore != NULL)
+			if (gstore_privileges_changed() && gstore != NULL)
 				follow_privileges();
-			break;
-		case XACT_EVENT_PRE_PREPARE: /* the lock would be held until it is committed, and exports wait for it */
-			if (privileges_changed != UNCHANGED)
-				ereport(ERROR,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("cannot PREPARE a transaction that has changed privileges of tables in GPU memory"),
-						 errhint("Use COMMIT.")));
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
@@ -813,7 +732,6 @@ token_xact_callback(XactEvent event, void *argument)
 			if (loaded_some)
 				end_loads(InvalidSubTransactionId, true, InvalidSubTransactionId);
 			made_some = loaded_some = false;
-			privileges_changed = UNCHANGED;
 			break;
 		case XACT_EVENT_ABORT:
 			if (made_some)
@@ -821,7 +739,6 @@ token_xact_callback(XactEvent event, void *argument)
 			if (loaded_some)
 				end_loads(InvalidSubTransactionId, false, InvalidSubTransactionId);
 			made_some = loaded_some = false;
-			privileges_changed = UNCHANGED;
 			break;
 		default:
 			break;
@@ -892,7 +809,7 @@ gstore_revoke_all(PG_FUNCTION_ARGS)
 	if (!gstore_is_owner(relation))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_TABLE, get_rel_name(relation));
 	gstore_wait_ready();
-	gstore_lock_privileges(ExclusiveLock);
+	gstore_lock_privileges();
 	count = list_tokens(relation, &all);
 	for (int i = 0; i < count; i++)
 		end_token(&all[i]);

@@ -9,21 +9,10 @@
 
 #include "postgres.h"
 
-#include "storage/lockdefs.h"
 #include "utils/relcache.h"
 
 #include "postgres/directory.h"
 #include "postgres/window.h"
-
-/* Owner and privileges of a table, as a number. False: there is no such table (any more). */
-extern bool gstore_privileges(Oid relation, uint32 *privileges);
-
-/*
- * Against changes of privileges: who exports holds it in ShareLock from looking at privileges to when what
- * it made can be found; who has changed some, in ExclusiveLock to the end of its transaction.
- */
-extern void gstore_lock_privileges(LOCKMODE mode);
-extern void gstore_unlock_privileges(LOCKMODE mode);
 
 /* What tells the tokens of a store apart. */
 typedef struct gstore_token_key
@@ -74,12 +63,6 @@ extern void	  gstore_token_note_dropped(const gstore_store_name *name);
 
 /* Forgets the tokens of a store, or of all (NULL), whose memory goes. The lock is held exclusively. */
 extern void gstore_token_forget(const gstore_store_name *name);
-
-/*
- * The transaction has granted privileges, or taken some away, changed an owner, dropped a table: its commit
- * ends the tokens and CUDA handles of the tables that are concerned.
- */
-extern void gstore_note_privileges(bool granted);
 
 /* For whom a token is. */
 typedef enum gstore_export_kind
