@@ -13,6 +13,7 @@
 #include "postgres/pending.h"
 #include "postgres/privileges.h"
 #include "postgres/progress.h"
+#include "postgres/query_async.h"
 #include "postgres/query_heap.h"
 #include "postgres/query_path.h"
 #include "postgres/query_scan.h"
@@ -86,6 +87,7 @@ _PG_init(void)
 	gstore_analyze_init();
 	gstore_ddl_init();
 	gstore_heap_init();
+	gstore_async_init();
 }
 
 Datum
@@ -99,5 +101,6 @@ gstore_fdw_handler(PG_FUNCTION_ARGS)
 	gstore_analyze_callback(routine);
 	gstore_query_path_callbacks(routine);
 	gstore_query_scan_callbacks(routine);
+	gstore_async_callbacks(routine);
 	PG_RETURN_POINTER(routine);
 }

@@ -774,15 +774,15 @@ has_row(const gstore_view *view)
 }
 
 bool
-gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *views, uint64 met,
-					 gquery_program *program)
+gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *views, bool asked,
+					 uint64 met, gquery_program *program)
 {
 	gstore_emitter e = {.program = program,
 						.values = c->values,
 						.context = context,
 						.view = views,
 						.unset = gstore_unset_now(context),
-						.certain = has_row(&views[0]),
+						.certain = asked && has_row(&views[0]),
 						.met = met};
 
 	return emit_query(c, &e);

@@ -90,10 +90,11 @@ extern gstore_compiled *gstore_query_prepare(const gstore_query *query, PlanStat
 /*
  * The program for the rows of a view, with the parameters of now; with joins, of one view for each table, the outer one first.
  * met: bit i of those numbers of values which a row has come to that were not known (GQUERY_E_UNKNOWN): they are evaluated, too. False: it cannot
- * be compiled after all, as a list is too long.
+ * be compiled after all, as a list is too long. asked: otherwise it is not certain that PostgreSQL comes to any row.
  */
-extern bool gstore_query_compile(gstore_compiled *compiled, ExprContext *context,
-								 const gstore_view *views, uint64 met, gquery_program *program);
+extern bool
+gstore_query_compile(gstore_compiled *compiled, ExprContext *context, const gstore_view *views,
+					 bool asked, uint64 met, gquery_program *program);
 
 /* Of the program that was compiled last: those of its inner tables; how many. */
 extern int gstore_query_builds(const gstore_compiled *compiled, const gquery_program **builds);

@@ -27,6 +27,10 @@ struct gstore_filter
 	gstore_compiled *compiled;
 	MemoryContext	 context; /* of a run */
 	gstore_run		 run;
+	bool			 prepared; /* view and request are those of the next run */
+	bool			 joined;   /* view is of all its rows */
+	gstore_view		 view;
+	gstore_request	 request;
 	bool			 done;	/* rows are known */
 	uint64			*words; /* bit r % 64 of word r / 64: row r passes */
 	uint64			 word_count;
@@ -188,38 +192,77 @@ gather_max(const gstore_filter *filter, uint64 rows)
 	return Min(rows / (4 * words), bytes / (sizeof(uint64) * words));
 }
 
-static bool
-run_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ranges, int count,
-		   ExprContext *context)
+/* In filter->context. */
+static void
+prepare_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ranges, int count,
+			   ExprContext *context)
 {
-	gstore_view	   view;
-	gstore_request request = {
-		.compiled = filter->compiled, .context = context, .relation = relation, .view = &view};
+	if (filter->prepared)
+		return;
+	gstore_filter_forget(filter);
+	filter->request = (gstore_request){
+		.compiled = filter->compiled, .context = context, .relation = relation, .view = &filter->view};
+	filter->joined = count > 0 && gstore_whole_join(ranges, count, &filter->view);
+	if (filter->joined && filter->gathers)
+		filter->request.gather_max = gather_max(filter, filter->view.rows);
+	filter->prepared = true;
+}
 
+static bool
+run_filter(gstore_filter *filter, int count)
+{
 	filter->run.place = "nowhere, as the table has no rows";
 	if (count == 0)
 		return true;
-	if (!gstore_whole_join(ranges, count, &view))
+	if (!filter->joined)
 		return gstore_run_refuse(&filter->run, filter->compiled, "rows are in two stores");
-	if (filter->gathers)
-		request.gather_max = gather_max(filter, view.rows);
-	if (!gstore_run_begin(&filter->run, &request))
+	filter->request.unasked = false;
+	if (!gstore_run_begin(&filter->run, &filter->request))
 		return false;
-	return filter->run.gathered ? take_gathered(filter, view.rows) : take_words(filter, view.rows);
+	return filter->run.gathered ? take_gathered(filter, filter->view.rows)
+								: take_words(filter, filter->view.rows);
+}
+
+gstore_start
+gstore_filter_start(gstore_filter *filter, Relation relation, const gstore_row_range *ranges,
+					int count, ExprContext *context, bool unasked)
+{
+	MemoryContext old = MemoryContextSwitchTo(filter->context);
+	gstore_start  started = GSTORE_NOT_STARTED;
+
+	prepare_filter(filter, relation, ranges, count, context);
+	filter->request.unasked = unasked;
+	if (filter->joined)
+		started = gstore_run_start(&filter->run, &filter->request);
+	MemoryContextSwitchTo(old);
+	return started;
+}
+
+void
+gstore_filter_forget(gstore_filter *filter)
+{
+	gstore_run_end(&filter->run);
+	MemoryContextReset(filter->context);
+	filter->words = filter->gathered = NULL;
+	filter->word_count = filter->gathered_count = 0;
+	filter->prepared = false;
+}
+
+gstore_run *
+gstore_filter_run_of(gstore_filter *filter)
+{
+	return &filter->run;
 }
 
 bool
 gstore_filter_run(gstore_filter *filter, Relation relation, const gstore_row_range *ranges,
 				  int count, ExprContext *context)
 {
-	MemoryContext old;
+	MemoryContext old = MemoryContextSwitchTo(filter->context);
 
-	gstore_run_end(&filter->run);
-	MemoryContextReset(filter->context);
-	filter->words = filter->gathered = NULL;
-	filter->word_count = filter->gathered_count = 0;
-	old = MemoryContextSwitchTo(filter->context);
-	filter->done = run_filter(filter, relation, ranges, count, context);
+	prepare_filter(filter, relation, ranges, count, context);
+	filter->done = run_filter(filter, count);
+	filter->prepared = false;
 	MemoryContextSwitchTo(old);
 	filter->local = !filter->done;
 	return filter->done;

@@ -11,7 +11,7 @@
 #include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
 
-#include "postgres/query_compile.h"
+#include "postgres/query_run.h"
 #include "postgres/scan.h"
 
 /*
@@ -28,6 +28,16 @@ typedef struct gstore_filter gstore_filter;
 /* columns: attribute numbers of those that the scan reads of rows that pass, of the descriptor. */
 extern gstore_filter *gstore_filter_create(List *clauses, Index relation, const Bitmapset *columns,
 										   TupleDesc descriptor, PlanState *parent);
+
+/*
+ * Before the same gstore_filter_run(), which then takes the answer; until that gstore_filter_forget() gives it up. unasked: as in
+ * gstore_request.
+ */
+extern gstore_start
+gstore_filter_start(gstore_filter *filter, Relation relation, const gstore_row_range *ranges,
+					int count, ExprContext *context, bool unasked);
+extern void		   gstore_filter_forget(gstore_filter *filter);
+extern gstore_run *gstore_filter_run_of(gstore_filter *filter);
 
 /*
  * For rows of these ranges, with the parameters of now. False: it cannot run there, and the conditions are yet to be evaluated.

@@ -37,6 +37,7 @@
 
 #include "postgres/fdw.h"
 #include "postgres/qual.h"
+#include "postgres/query_async.h"
 #include "postgres/query_filter.h"
 #include "postgres/query_order.h"
 #include "postgres/query_path.h"
@@ -342,6 +343,7 @@ typedef enum phase
 
 typedef struct order_state
 {
+	gstore_ahead	 ahead;
 	gstore_query	 query;
 	gstore_compiled *compiled;
 	ExprState		*rest;	  /* conditions, of rows; NULL: none */
@@ -351,6 +353,9 @@ typedef struct order_state
 	gstore_run		 run;
 	const char *local; /* what the outer plan has done, as EXPLAIN says it; NULL: it has not run */
 	uint8 *listed; /* bitmap of the view's rows: those of the lists before; NULL: there are none */
+	bool   prepared; /* what follows is known of the first list, which is not made yet */
+	int	   ranges;	 /* of rows; 0: the table has none */
+	bool   joined;	 /* view is of all of them */
 	gstore_view		   view;
 	uint64			   times;  /* order_parts.times */
 	uint64			   wanted; /* entries that the LIMIT needs, about; 0: not known */
@@ -364,6 +369,8 @@ typedef struct order_state
 	uint64			   read_to; /* entries that were read */
 	uint64			   bytes;	/* moved */
 } order_state;
+
+static gstore_start start_order(ForeignScanState *node, bool unasked);
 
 static void
 begin_order(ForeignScanState *node, int flags)
@@ -392,6 +399,7 @@ begin_order(ForeignScanState *node, int flags)
 		state->bare = bms_add_member(state->bare, lfirst_int(cell));
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore order",
 										   ALLOCSET_DEFAULT_SIZES);
+	gstore_ahead_init(&state->ahead, start_order, &state->run);
 }
 
 static void
@@ -403,6 +411,7 @@ end_lists(order_state *state)
 	state->entries = NULL;
 	state->listed = NULL;
 	state->count = state->at = state->max = state->read_to = 0;
+	state->prepared = state->ahead.refused = false;
 	state->phase = PHASE_BEFORE;
 }
 
@@ -465,17 +474,23 @@ take_entries(ForeignScanState *node, order_state *state)
 }
 
 /* after: of the last entry before; NULL: the first list. */
+static gstore_request
+request_of(ForeignScanState *node, order_state *state, const int64 *after)
+{
+	return (gstore_request){.compiled = state->compiled,
+							.context = node->ss.ps.ps_ExprContext,
+							.relation = node->ss.ss_currentRelation,
+							.view = &state->view,
+							.list_max = state->max,
+							.continues = true,
+							.after = after,
+							.after_words = (int) state->words};
+}
+
 static bool
 make_list(ForeignScanState *node, order_state *state, const int64 *after)
 {
-	const gstore_request request = {.compiled = state->compiled,
-									.context = node->ss.ps.ps_ExprContext,
-									.relation = node->ss.ss_currentRelation,
-									.view = &state->view,
-									.list_max = state->max,
-									.continues = true,
-									.after = after,
-									.after_words = (int) state->words};
+	const gstore_request request = request_of(node, state, after);
 
 	return gstore_run_begin(&state->run, &request) && take_entries(node, state);
 }
@@ -497,27 +512,66 @@ make_decided_list(ForeignScanState *node, order_state *state, const int64 *after
 	return false;
 }
 
+/* In state->context. */
+static void
+prepare_lists(ForeignScanState *node, order_state *state)
+{
+	const Relation	 relation = node->ss.ss_currentRelation;
+	EState			*estate = node->ss.ps.state;
+	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
+	Snapshot		 snapshot;
+
+	if (state->prepared)
+		return;
+	snapshot = gstore_register_snapshot(relation, estate->es_snapshot, estate);
+	gstore_note_read(relation, snapshot);
+	state->ranges = gstore_choose_rows(relation, snapshot, false, true, ranges);
+	UnregisterSnapshot(snapshot);
+	state->joined = state->ranges > 0 && gstore_whole_join(ranges, state->ranges, &state->view);
+	state->wanted = state->times *
+		Min(gstore_evaluate_limits(state->limits, node->ss.ps.ps_ExprContext), GSTORE_LIST_ROWS_MOST);
+	state->prepared = true;
+}
+
+static uint64
+first_max(const order_state *state)
+{
+	return Min(Max(state->wanted, GSTORE_LIST_ROWS), GSTORE_LIST_ROWS_MOST);
+}
+
+static gstore_start
+start_order(ForeignScanState *node, bool unasked)
+{
+	order_state	  *state = node->fdw_state;
+	MemoryContext  old;
+	gstore_request request;
+	gstore_start   started = GSTORE_NOT_STARTED;
+
+	if (state->phase != PHASE_BEFORE)
+		return started;
+	old = MemoryContextSwitchTo(state->context);
+	prepare_lists(node, state);
+	request = request_of(node, state, NULL);
+	request.list_max = first_max(state);
+	request.unasked = unasked;
+	if (state->joined)
+		started = gstore_run_start(&state->run, &request);
+	MemoryContextSwitchTo(old);
+	return started;
+}
+
 /* False: the outer plan is to run. */
 static bool
 make_first_list(ForeignScanState *node, order_state *state)
 {
-	const Relation	 relation = node->ss.ss_currentRelation;
-	EState			*estate = node->ss.ps.state;
-	const Snapshot	 snapshot = gstore_register_snapshot(relation, estate->es_snapshot, estate);
-	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
-	int				 count;
-
-	gstore_note_read(relation, snapshot);
-	count = gstore_choose_rows(relation, snapshot, false, true, ranges);
-	UnregisterSnapshot(snapshot);
+	gstore_ahead_begin(node);
+	prepare_lists(node, state);
 	state->run.place = "nowhere, as the table has no rows";
-	if (count == 0)
+	if (state->ranges == 0)
 		return true;
-	if (!gstore_whole_join(ranges, count, &state->view))
+	if (!state->joined)
 		return gstore_run_refuse(&state->run, state->compiled, "rows are in two stores");
-	state->wanted = state->times *
-		Min(gstore_evaluate_limits(state->limits, node->ss.ps.ps_ExprContext), GSTORE_LIST_ROWS_MOST);
-	state->max = Min(Max(state->wanted, GSTORE_LIST_ROWS), GSTORE_LIST_ROWS_MOST);
+	state->max = first_max(state);
 	return make_decided_list(node, state, NULL);
 }
 
@@ -530,6 +584,7 @@ begin_lists(ForeignScanState *node, order_state *state)
 	MemoryContextSwitchTo(old);
 	if (!done)
 		end_lists(state);
+	gstore_ahead_go_on(node);
 	state->local = done ? NULL : "by the local plan";
 	state->phase = done ? PHASE_LIST : PHASE_LOCAL;
 }

@@ -244,8 +244,8 @@ compile_request(gstore_run *run, const gstore_request *request, compiled_query *
 	strlcpy(run->why, "too many instructions or values", sizeof run->why);
 	query->done = false;
 	query->met = run->met;
-	if (!gstore_query_compile(request->compiled, request->context, request->view, run->met,
-							  &query->program))
+	if (!gstore_query_compile(request->compiled, request->context, request->view, !request->unasked,
+							  run->met, &query->program))
 		return false;
 	query->record_words = gstore_query_record_words(request->compiled);
 	if (request->after != NULL && query->record_words != request->after_words)
@@ -308,13 +308,16 @@ export_tables(gstore_run *run, const gstore_request *request, table_rows *out)
 	return true;
 }
 
-/* NULL: it cannot run; raised: what a row has raised there. */
+/* Compiled, and written to the window. NULL: it cannot run. */
 static gstore_session *
-send_request(gstore_run *run, const gstore_request *request, const compiled_query *query, uint32 *raised)
+prepare_request(gstore_run *run, const gstore_request *request, compiled_query *query)
 {
 	table_rows		tables[GQUERY_TABLES_MAX];
 	gstore_session *session;
 
+	run->failure = GSTORE_QUERY_UNSUPPORTED;
+	if ((!query->done || query->met != run->met) && !compile_request(run, request, query))
+		return NULL;
 	gstore_wait_ready();
 	if (!export_tables(run, request, tables))
 		return NULL;
@@ -331,7 +334,17 @@ send_request(gstore_run *run, const gstore_request *request, const compiled_quer
 		gstore_session_end(session, false);
 		return NULL;
 	}
-	if (gstore_session_run(session, GQUERY_RUN, run->why))
+	return session;
+}
+
+/* NULL: it cannot run; raised: what a row has raised there. */
+static gstore_session *
+take_answer(gstore_run *run, const gstore_request *request, compiled_query *query, uint32 *raised)
+{
+	gstore_session *session = run->sent != NULL ? run->sent : prepare_request(run, request, query);
+
+	run->sent = NULL;
+	if (session == NULL || gstore_session_run(session, GQUERY_RUN, run->why))
 		return session;
 	*raised = gstore_session_raised(session);
 	run->failure = gstore_session_failure(session);
@@ -383,10 +396,7 @@ try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 	gquery_cost		cost;
 	gstore_session *session;
 
-	run->failure = GSTORE_QUERY_UNSUPPORTED;
-	if ((!query->done || query->met != run->met) && !compile_request(run, request, query))
-		return false;
-	session = send_request(run, request, query, &raised);
+	session = take_answer(run, request, query, &raised);
 	note_met(run, raised);
 	if (session == NULL)
 		return false;
@@ -417,6 +427,39 @@ gstore_run_forget(gstore_run *run)
 	run->count = run->at = 0;
 }
 
+static void
+forget_query(gstore_run *run)
+{
+	pfree(run->query);
+	run->query = NULL;
+}
+
+static void
+create_query(gstore_run *run)
+{
+	run->query = palloc(sizeof *run->query);
+	run->query->done = false;
+	run->query->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
+}
+
+gstore_start
+gstore_run_start(gstore_run *run, const gstore_request *request)
+{
+	if (run->sent != NULL)
+		return GSTORE_STARTED;
+	if (gstore_session_count_sent(request->view[0].name.device) >= GSTORE_SENT_MOST)
+		return GSTORE_START_LATER;
+	create_query(run);
+	run->sent = prepare_request(run, request, run->query);
+	if (run->sent == NULL)
+	{
+		forget_query(run);
+		return GSTORE_NOT_STARTED;
+	}
+	gstore_session_send(run->sent);
+	return GSTORE_STARTED;
+}
+
 /* What goes on is the program that was checked with the first rows, with the same values, within the same memory. */
 static bool
 begin_run(gstore_run *run, const gstore_request *request)
@@ -424,22 +467,15 @@ begin_run(gstore_run *run, const gstore_request *request)
 	uint64 met = run->met;
 	bool   done;
 
-	if (request->first_row == 0 && (request->after == NULL || run->query == NULL))
-	{
-		run->query = palloc(sizeof *run->query);
-		run->query->done = false;
-		run->query->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
-	}
+	if (run->sent == NULL && request->first_row == 0 && (request->after == NULL || run->query == NULL))
+		create_query(run);
 	while (!(done = try_run(run, request, run->query)) && run->met != met)
 	{
 		met = run->met;
 		gstore_query_count(run->kind, GSTORE_QUERY_RERUNS, 1);
 	}
 	if (!done || (run->next_row == 0 && !request->continues))
-	{
-		pfree(run->query);
-		run->query = NULL;
-	}
+		forget_query(run);
 	return done;
 }
 
@@ -597,9 +633,9 @@ gstore_run_sort(gstore_run *run, int words)
 void
 gstore_run_end(gstore_run *run)
 {
-	if (run->session != NULL)
-		gstore_session_end(run->session, run->left > 0);
-	run->session = NULL;
+	gstore_session_end(run->sent, false);
+	gstore_session_end(run->session, run->left > 0);
+	run->sent = run->session = NULL;
 	run->records = NULL;
 	run->query = NULL;
 	run->met = 0;

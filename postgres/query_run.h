@@ -37,12 +37,14 @@ typedef struct gstore_request
 	 */
 	uint64 first_row, slice_rows;
 	bool   continues; /* of a list: a longer one may be made of the same query, with `after` */
+	bool   unasked; /* of gstore_run_start(): no row may be asked for, so that no value may be evaluated that may raise an error */
 } gstore_request;
 
 typedef struct compiled_query compiled_query;
 
 typedef struct gstore_run
 {
+	gstore_session *sent; /* by gstore_run_start(): the answer is not taken yet; NULL: there is none */
 	gstore_session *session; /* while there are more records than these; NULL: there are not */
 	const uint64   *records;
 	uint64			count, at; /* of these; the next one */
@@ -63,6 +65,22 @@ typedef struct gstore_run
 	gquery_cost cost;
 	const char *place; /* where the last one was; NULL: there was none */
 } gstore_run;
+
+/* Queries that a backend sends to a device before they are asked for rows. The executor runs one while the other one's answer is taken. */
+#define GSTORE_SENT_MOST 2
+
+typedef enum gstore_start
+{
+	GSTORE_STARTED,
+	GSTORE_START_LATER, /* GSTORE_SENT_MOST of others have been sent to the device, and were not answered */
+	GSTORE_NOT_STARTED, /* gstore_run_begin() says why */
+} gstore_start;
+
+/*
+ * Sends the query and does not wait: gstore_run_begin() takes the answer, for the same request, which then need not be unasked. Until that,
+ * gstore_run_end() gives it up. From it on to gstore_run_begin() memory contexts are as they are for that. Of a run that was started: nothing.
+ */
+extern gstore_start gstore_run_start(gstore_run *run, const gstore_request *request);
 
 /*
  * True: the first records are there. False: it cannot run, and why not is written. What it has taken lives in the current memory

@@ -15,6 +15,7 @@
 #include "utils/ruleutils.h"
 #include "utils/snapmgr.h"
 
+#include "postgres/query_async.h"
 #include "postgres/query_join.h"
 #include "postgres/query_late.h"
 #include "postgres/query_order.h"
@@ -39,6 +40,7 @@ typedef enum phase
 
 typedef struct query_state
 {
+	gstore_ahead	 ahead;
 	gstore_query	 query;
 	Relation		 relations[GQUERY_TABLES_MAX]; /* the outer one, then the inner ones */
 	int				 inner_count;
@@ -47,16 +49,20 @@ typedef struct query_state
 	MemoryContext	 context; /* of a run */
 	MemoryContext	 later;	  /* of the latest one that goes on with it */
 	phase			 phase;
-	gstore_view		 views[GQUERY_TABLES_MAX];
-	gstore_request	 request; /* of the latest run */
-	gstore_run		 run;
-	int64			 after[GQUERY_ENTRY_WORDS_MAX]; /* of that */
-	uint64			 wanted; /* rows of the first list that the LIMIT needs; 0: not known */
-	gstore_late		*late;	 /* of joined rows; NULL: there are no such columns */
-	uint64			 bytes;	 /* moved for them, in the runs before */
+	bool		   prepared; /* views and request are those of the first run, which has not begun */
+	bool		   empty;	 /* the outer table has no rows. Inner ones may have none */
+	gstore_view	   views[GQUERY_TABLES_MAX];
+	gstore_request request; /* of the latest run */
+	gstore_run	   run;
+	int64		   after[GQUERY_ENTRY_WORDS_MAX]; /* of that */
+	uint64		   wanted; /* rows of the first list that the LIMIT needs; 0: not known */
+	gstore_late	  *late;   /* of joined rows; NULL: there are no such columns */
+	uint64		   bytes;  /* moved for them, in the runs before */
 } query_state;
 
 /* ---- beginning */
+
+static gstore_start start_query(ForeignScanState *node, bool unasked);
 
 static void
 begin_query(ForeignScanState *node, int flags)
@@ -79,6 +85,7 @@ begin_query(ForeignScanState *node, int flags)
 										   ALLOCSET_DEFAULT_SIZES);
 	state->later = AllocSetContextCreate(CurrentMemoryContext, "gstore query, later rows",
 										 ALLOCSET_DEFAULT_SIZES);
+	gstore_ahead_init(&state->ahead, start_query, &state->run);
 }
 
 /* ---- running */
@@ -135,9 +142,17 @@ choose_rows(const query_state *state, Snapshot snapshot, gstore_view *views)
 	return true;
 }
 
-static bool
-run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
+/* In state->context. */
+static void
+prepare_query(ForeignScanState *node, query_state *state)
 {
+	Snapshot snapshot;
+
+	if (state->prepared)
+		return;
+	snapshot = gstore_register_snapshots(state->relations, 1 + state->inner_count, node->ss.ps.state);
+	state->empty = !choose_rows(state, snapshot, state->views);
+	UnregisterSnapshot(snapshot);
 	state->request = (gstore_request){.compiled = state->compiled,
 									  .context = node->ss.ps.ps_ExprContext,
 									  .relation = state->relations[0],
@@ -145,15 +160,40 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 									  .inner = state->relations + 1,
 									  .inner_count = state->inner_count,
 									  .continues = has_lists(state)};
-	if (!choose_rows(state, snapshot, state->views))
-	{
-		take_nothing(state);
-		return true;
-	}
 	if (state->query.order != NIL || state->query.having != NIL)
 		state->request.list_max = count_wanted(node, state);
 	else if (has_rows(state))
 		state->request.list_max = ROWS_FIRST;
+	state->prepared = true;
+}
+
+static gstore_start
+start_query(ForeignScanState *node, bool unasked)
+{
+	query_state	 *state = node->fdw_state;
+	MemoryContext old;
+	gstore_start  started = GSTORE_NOT_STARTED;
+
+	if (state->phase != PHASE_BEFORE)
+		return started;
+	old = MemoryContextSwitchTo(state->context);
+	prepare_query(node, state);
+	state->request.unasked = unasked;
+	if (!state->empty)
+		started = gstore_run_start(&state->run, &state->request);
+	MemoryContextSwitchTo(old);
+	return started;
+}
+
+static bool
+run_prepared(query_state *state)
+{
+	if (state->empty)
+	{
+		take_nothing(state);
+		return true;
+	}
+	state->request.unasked = false;
 	if (!gstore_run_begin(&state->run, &state->request))
 		return false;
 	if (has_rows(state))
@@ -174,21 +214,22 @@ end_run(query_state *state)
 	MemoryContextReset(state->context);
 	MemoryContextReset(state->later);
 	state->phase = PHASE_BEFORE;
+	state->prepared = state->ahead.refused = false;
 }
 
 static void
 run_query(ForeignScanState *node, query_state *state)
 {
-	MemoryContext  old = MemoryContextSwitchTo(state->context);
-	EState		  *estate = node->ss.ps.state;
-	const Snapshot snapshot = gstore_register_snapshots(state->relations, 1 + state->inner_count,
-														estate);
-	const bool	   done = run_for_snapshot(node, state, snapshot);
+	MemoryContext old = MemoryContextSwitchTo(state->context);
+	bool		  done;
 
-	UnregisterSnapshot(snapshot);
+	gstore_ahead_begin(node);
+	prepare_query(node, state);
+	done = run_prepared(state);
 	MemoryContextSwitchTo(old);
 	if (!done)
 		end_run(state);
+	gstore_ahead_go_on(node);
 	state->phase = done ? PHASE_RECORDS : PHASE_LOCAL;
 }
 

@@ -6,6 +6,8 @@
 
 #include "utils/memutils.h"
 
+#include <gvmem/keeper.h>
+
 #include "postgres/peer.h"
 #include "postgres/query_session.h"
 
@@ -13,30 +15,59 @@
 #define SPIN_US 50
 /* A connection whose memory file results have made larger than this is not kept: both processes would keep the memory. */
 #define IDLE_BYTES_MAX (2 * 1024 * 1024)
+/* Connections that are kept: as many for a device as a statement sends queries to it at a time; and in all. */
+#define IDLE_OF_DEVICE 2
+#define IDLE_MOST	   16
 
 struct gstore_session
 {
 	gstore_peer			  peer;
 	int					  device;
+	bool				  sent;	  /* a query, whose answer was not received yet */
 	uint32				  raised; /* by a row */
 	gstore_query_counter  failure;
 	MemoryContextCallback ending; /* in a context of the query */
 };
 
-/* Connected, and without a query; connection -1: there is none. */
-static gstore_peer idle = {"the executor of queries", -1, -1, NULL, 0};
-static int		   idle_device;
+/* Connected, and without a query: the one that has been kept for the longest time is the first. */
+typedef struct idle_session
+{
+	gstore_peer peer;
+	int			device;
+} idle_session;
+
+static idle_session idle[IDLE_MOST];
+static int			idle_count;
+
+static int sent_count[GVM_KEEPER_DEVICES_MAX];
+
+static void
+note_sent(gstore_session *s, bool sent)
+{
+	sent_count[s->device] += (int) sent - (int) s->sent;
+	s->sent = sent;
+}
 
 static void
 close_session(void *argument)
 {
-	gstore_peer_close(&((gstore_session *) argument)->peer);
+	gstore_session *s = argument;
+
+	note_sent(s, false);
+	gstore_peer_close(&s->peer);
 }
 
 static gquery_message
 empty_message(gquery_verb verb)
 {
 	return (gquery_message){.magic = GQUERY_MAGIC, .verb = verb};
+}
+
+static void
+remove_idle(int at)
+{
+	idle_count--;
+	memmove(&idle[at], &idle[at + 1], sizeof idle[0] * (Size) (idle_count - at));
 }
 
 /* An executor that has ended since is noticed here; nothing else is sent to a connection without a query. */
@@ -46,13 +77,14 @@ take_idle(gstore_session *s)
 	gquery_message	   message;
 	gstore_peer_answer answer = {&message, sizeof message, GQUERY_MAGIC, {0}};
 
-	if (idle.connection >= 0 &&
-		(idle_device != s->device || gstore_peer_receive(&idle, &answer) != GSTORE_PEER_NOTHING))
-		gstore_peer_close(&idle);
-	if (idle.connection < 0)
-		return;
-	s->peer = idle;
-	idle = GSTORE_PEER_NONE(idle.name);
+	for (int at = idle_count - 1; at >= 0 && s->peer.connection < 0; at--)
+		if (idle[at].device == s->device)
+		{
+			s->peer = idle[at].peer;
+			remove_idle(at);
+			if (gstore_peer_receive(&s->peer, &answer) != GSTORE_PEER_NOTHING)
+				gstore_peer_close(&s->peer);
+		}
 }
 
 static bool
@@ -82,7 +114,7 @@ gstore_session_begin(int device, Size bytes, char why[GSTORE_SESSION_WHY_BYTES])
 {
 	gstore_session *s = palloc0(sizeof *s);
 
-	s->peer = GSTORE_PEER_NONE(idle.name);
+	s->peer = GSTORE_PEER_NONE("the executor of queries");
 	s->device = device;
 	s->ending = (MemoryContextCallback){.func = close_session, .arg = s};
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &s->ending);
@@ -104,15 +136,22 @@ gstore_session_window(gstore_session *s)
 static void
 keep_session(gstore_session *s)
 {
-	gstore_peer_close(&idle);
-	if (s->peer.len > IDLE_BYTES_MAX)
+	int count = 0;
+
+	for (int at = 0; at < idle_count; at++)
+		count += idle[at].device == s->device;
+	if (count >= IDLE_OF_DEVICE || s->peer.len > IDLE_BYTES_MAX)
 	{
 		gstore_peer_close(&s->peer);
 		return;
 	}
-	idle = s->peer;
-	idle_device = s->device;
-	s->peer = GSTORE_PEER_NONE(idle.name);
+	if (idle_count == IDLE_MOST)
+	{
+		gstore_peer_close(&idle[0].peer);
+		remove_idle(0);
+	}
+	idle[idle_count++] = (idle_session){s->peer, s->device};
+	s->peer = GSTORE_PEER_NONE(s->peer.name);
 }
 
 static void
@@ -144,6 +183,27 @@ has_begun(gstore_session *s)
 	return *(volatile uint32 *) &gstore_session_window(s)->begun != 0;
 }
 
+void
+gstore_session_send(gstore_session *s)
+{
+	const gquery_message request = empty_message(GQUERY_RUN);
+
+	(void) gstore_peer_send(&s->peer, &request, sizeof request);
+	note_sent(s, true);
+}
+
+int
+gstore_session_socket(const gstore_session *s)
+{
+	return s->peer.connection;
+}
+
+int
+gstore_session_count_sent(int device)
+{
+	return sent_count[device];
+}
+
 /*
  * False: the executor has ended. One that ends as it has been idle may not have read the message: another connection is asked
  * for, once. What was sent is still in the file.
@@ -157,8 +217,13 @@ exchange(gstore_session *s, gquery_verb verb, gquery_message *message,
 
 	for (int tries = verb == GQUERY_RUN ? 2 : 1; tries > 0; tries--)
 	{
-		(void) gstore_peer_send(&s->peer, &request, sizeof request);
-		if (gstore_peer_await(&s->peer, 0, SPIN_US, &answer) == GSTORE_PEER_ANSWER)
+		gstore_peer_event event;
+
+		if (!s->sent)
+			(void) gstore_peer_send(&s->peer, &request, sizeof request);
+		event = gstore_peer_await(&s->peer, 0, SPIN_US, &answer);
+		note_sent(s, false);
+		if (event == GSTORE_PEER_ANSWER)
 			return true;
 		say_ended(&answer.ended, why);
 		gstore_peer_disconnect(&s->peer);
@@ -258,8 +323,8 @@ gstore_session_end(gstore_session *s, bool more)
 
 	if (s == NULL || s->peer.connection < 0)
 		return;
-	if (more && !gstore_peer_send(&s->peer, &forget, sizeof forget))
-		gstore_peer_close(&s->peer);
+	if (s->sent || (more && !gstore_peer_send(&s->peer, &forget, sizeof forget)))
+		close_session(s);
 	else
 		keep_session(s);
 }

@@ -1,7 +1,7 @@
 /*
  * postgres/query_session.h - this backend's connections to executors of queries (query/wire.h).
  *
- * A query has a connection of its own until its results are fetched. One is kept for the next query. Where there is none to be
+ * A query has a connection of its own until its results are fetched. Some are kept for the next queries. Where there is none to be
  * had, that is no error: the query has a local plan.
  */
 #ifndef GSTORE_QUERY_SESSION_H
@@ -26,7 +26,15 @@ gstore_session_begin(int device, Size bytes, char why[GSTORE_SESSION_WHY_BYTES])
 extern gquery_window *gstore_session_window(gstore_session *session);
 
 /*
- * Runs the window's query, or another verb. True: results are in the window. False: the query cannot run there, and why not is
+ * Sends the window's query, which then runs while this backend does something else; its answer makes the socket readable. How many
+ * of this backend have been sent to the device, and were not answered yet, as far as it knows.
+ */
+extern void gstore_session_send(gstore_session *session);
+extern int	gstore_session_socket(const gstore_session *session);
+extern int	gstore_session_count_sent(int device);
+
+/*
+ * Runs the window's query, if it was not sent before, or another verb, and waits for the answer. True: results are in the window. False: the query cannot run there, and why not is
  * written; the session has ended. So it is where a row raises an error: PostgreSQL reports it, if it evaluates that at all.
  */
 extern bool
@@ -39,7 +47,10 @@ extern gstore_query_counter gstore_session_failure(const gstore_session *session
 /* A copy of what a span is of, palloc'd. ERROR if it is not within the file. */
 extern void *gstore_session_copy(gstore_session *session, gquery_span span);
 
-/* more: there are results that were not fetched. NULL is ignored. */
+/*
+ * more: there are results that were not fetched. A query that was sent and has no answer is given up, by the end of the connection. NULL
+ * is ignored.
+ */
 extern void gstore_session_end(gstore_session *session, bool more);
 
 #endif

@@ -31,6 +31,7 @@
 #include "postgres/fdw.h"
 #include "postgres/pending.h"
 #include "postgres/qual.h"
+#include "postgres/query_async.h"
 #include "postgres/query_filter.h"
 #include "postgres/reload.h"
 #include "postgres/scan.h"
@@ -80,6 +81,7 @@ typedef struct reading
 
 typedef struct scan_state
 {
+	gstore_ahead   ahead;
 	MemoryContext  context;			/* of row ranges and batch */
 	reading		   alone, filtered; /* without and with the filter on the GPU */
 	const reading *reading;			/* one of both */
@@ -195,6 +197,8 @@ begin_filter(ForeignScanState *node, scan_state *state)
 	MemoryContextSwitchTo(old);
 }
 
+static gstore_start start_scan(ForeignScanState *node, bool unasked);
+
 static void
 gstoreBeginForeignScan(ForeignScanState *node, int flags)
 {
@@ -213,6 +217,8 @@ gstoreBeginForeignScan(ForeignScanState *node, int flags)
 	state->locks = policy != NULL || is_modified_relation(node);
 	state->waits = policy == NULL || *policy != LockWaitError;
 	node->fdw_state = state;
+	if (state->filter != NULL && !state->locks)
+		gstore_ahead_init(&state->ahead, start_scan, gstore_filter_run_of(state->filter));
 }
 
 /* ---- units */
@@ -496,6 +502,20 @@ reads_late(const scan_state *state)
 		(state->late_batches < LATE_TRIAL_BATCHES || state->late_used * 10 < state->late_batches * 9);
 }
 
+static gstore_start
+start_scan(ForeignScanState *node, bool unasked)
+{
+	scan_state	*state = node->fdw_state;
+	gstore_start started;
+
+	if (state->filter_known)
+		return GSTORE_NOT_STARTED;
+	if (!state->chosen)
+		choose_snapshot(node, state);
+	return gstore_filter_start(state->filter, node->ss.ss_currentRelation, state->row_ranges,
+							   state->row_range_count, node->ss.ps.ps_ExprContext, unasked);
+}
+
 /* What conditions need before the first row. */
 static void
 begin_rows(ForeignScanState *node, scan_state *state)
@@ -504,9 +524,12 @@ begin_rows(ForeignScanState *node, scan_state *state)
 
 	if (state->filter != NULL && !state->filter_known)
 	{
-		const bool done = gstore_filter_run(state->filter, node->ss.ss_currentRelation,
-											state->row_ranges, state->row_range_count, context);
+		bool done;
 
+		gstore_ahead_begin(node);
+		done = gstore_filter_run(state->filter, node->ss.ss_currentRelation, state->row_ranges,
+								 state->row_range_count, context);
+		gstore_ahead_go_on(node);
 		use_reading(node, state, done ? &state->filtered : &state->alone);
 		state->filter_known = true;
 	}
@@ -651,10 +674,14 @@ gstoreReScanForeignScan(ForeignScanState *node)
 {
 	scan_state *state = node->fdw_state;
 
-	if (node->ss.ps.chgParam != NULL)
+	if (state->filter != NULL && node->ss.ps.chgParam != NULL)
+	{
 		state->filter_known = false;
+		gstore_filter_forget(state->filter);
+	}
 	if (state->filter != NULL)
 		gstore_filter_rewind(state->filter);
+	state->ahead.refused = false;
 	reset_quals(&state->alone);
 	reset_quals(&state->filtered);
 	state->named = NULL;

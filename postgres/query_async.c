@@ -1,0 +1,327 @@
+/*
+ * See query_async.h.
+ *
+ * Siblings are found when a statement begins, from the tree of its plan's states. A query that was sent and is not asked for ends with its
+ * scan: the connection is closed, by which the executor sees it. It never waits for this backend: so a backend can have any number of them,
+ * and wait for any one.
+ *
+ * Few are sent to a device at a time (GSTORE_SENT_MOST), as the executor gives a role a number of turns, and a query that waits for one for
+ * long is left to its local plan. The others are sent when an answer was taken.
+ */
+#include "postgres.h"
+
+#include "executor/execAsync.h"
+#include "executor/executor.h"
+#include "executor/instrument.h"
+#include "nodes/nodeFuncs.h"
+#include "storage/latch.h"
+
+#include "postgres/query_async.h"
+
+typedef struct sibling
+{
+	PlanState		 *child; /* of the parent */
+	ForeignScanState *scan;	 /* the same, or below it */
+} sibling;
+
+typedef struct gstore_siblings
+{
+	PlanState *parent;
+	int		   count;
+	sibling	  *all; /* in the order of the parent's children; no scan: it has none */
+} gstore_siblings;
+
+static ExecutorStart_hook_type previous_start;
+
+/* Scans that have begun, in this process. */
+static uint64 begun;
+
+void
+gstore_ahead_init(gstore_ahead *ahead, gstore_start_scan start, gstore_run *run)
+{
+	ahead->start = start;
+	ahead->run = run;
+	begun++;
+}
+
+/* ---- siblings */
+
+static bool is_ours(const ForeignScanState *node);
+
+/* What asks its only child for a row each time when it is asked for its own first one. NULL: it does not, or there is none. */
+static PlanState *
+only_child(PlanState *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_SubqueryScanState:
+			return ((SubqueryScanState *) node)->subplan;
+		case T_ResultState:
+			return ((ResultState *) node)->resconstantqual == NULL ? outerPlanState(node) : NULL;
+		case T_SortState:
+		case T_IncrementalSortState:
+		case T_AggState:
+		case T_GroupState:
+		case T_UniqueState:
+		case T_LimitState:
+		case T_WindowAggState:
+		case T_ProjectSetState:
+			return outerPlanState(node);
+		default:
+			return NULL;
+	}
+}
+
+static ForeignScanState *
+find_scan(PlanState *node)
+{
+	while (node != NULL && !IsA(node, ForeignScanState))
+		node = only_child(node);
+	return node != NULL && is_ours((ForeignScanState *) node) ? (ForeignScanState *) node : NULL;
+}
+
+static void
+note_siblings(PlanState *parent, PlanState **children, int count)
+{
+	gstore_siblings *out = palloc(sizeof *out);
+	int				 found = 0;
+
+	*out = (gstore_siblings){parent, count, palloc(sizeof *out->all * (Size) (count + 1))};
+	for (int i = 0; i < count; i++)
+	{
+		out->all[i] = (sibling){children[i], find_scan(children[i])};
+		found += out->all[i].scan != NULL;
+	}
+	for (int i = 0; i < count && found > 1; i++)
+		if (out->all[i].scan != NULL)
+			((gstore_ahead *) out->all[i].scan->fdw_state)->siblings = out;
+}
+
+/* A walker of plan states: false. */
+static bool
+find_siblings(PlanState *node, void *nothing)
+{
+	if (IsA(node, AppendState))
+		note_siblings(node, ((AppendState *) node)->appendplans, ((AppendState *) node)->as_nplans);
+	else if (IsA(node, MergeAppendState))
+		note_siblings(node, ((MergeAppendState *) node)->mergeplans,
+					  ((MergeAppendState *) node)->ms_nplans);
+	return planstate_tree_walker(node, find_siblings, nothing);
+}
+
+static void
+gstore_ExecutorStart(QueryDesc *query, int flags)
+{
+	const uint64  before = begun;
+	MemoryContext old;
+
+	if (previous_start != NULL)
+		previous_start(query, flags);
+	else
+		standard_ExecutorStart(query, flags);
+	if (begun - before < 2)
+		return;
+	old = MemoryContextSwitchTo(query->estate->es_query_cxt);
+	(void) find_siblings(query->planstate, NULL);
+	MemoryContextSwitchTo(old);
+}
+
+void
+gstore_async_init(void)
+{
+	previous_start = ExecutorStart_hook;
+	ExecutorStart_hook = gstore_ExecutorStart;
+}
+
+/* ---- sending */
+
+static gstore_ahead *
+ahead_of(const ForeignScanState *node)
+{
+	return node->fdw_state;
+}
+
+static bool
+is_sent(const ForeignScanState *node)
+{
+	return ahead_of(node)->run->sent != NULL;
+}
+
+static gstore_start
+start(ForeignScanState *node, bool unasked)
+{
+	gstore_ahead *ahead = ahead_of(node);
+	gstore_start  started = GSTORE_NOT_STARTED;
+
+	if (ahead->start != NULL && !ahead->refused)
+		started = ahead->start(node, unasked);
+	ahead->refused = started == GSTORE_NOT_STARTED;
+	return started;
+}
+
+/* Whether the parent will ask it for rows: not if it has left it out. */
+static bool
+is_valid(const gstore_siblings *siblings, int i)
+{
+	const AppendState *append = (const AppendState *) siblings->parent;
+
+	if (IsA(siblings->parent, MergeAppendState))
+		return bms_is_member(i, ((const MergeAppendState *) siblings->parent)->ms_valid_subplans);
+	return bms_is_member(i, append->as_valid_subplans) ||
+		bms_is_member(i, append->as_valid_asyncplans);
+}
+
+/* With the parameters of now: a node that was told of others, and has not begun anew, would do so when it is asked for a row. */
+static bool
+is_current(const sibling *s)
+{
+	PlanState *node = s->child;
+
+	for (; node != &s->scan->ss.ps; node = only_child(node))
+		if (node->chgParam != NULL)
+			return false;
+	if (node->chgParam != NULL && s->child != node)
+		return false;
+	return true;
+}
+
+static void
+send_sibling(const sibling *s)
+{
+	PlanState	 *node = &s->scan->ss.ps;
+	MemoryContext old;
+
+	if (!is_current(s))
+		return;
+	if (node->chgParam != NULL)
+	{
+		old = MemoryContextSwitchTo(node->state->es_query_cxt);
+		ExecReScan(node);
+		MemoryContextSwitchTo(old);
+	}
+	if (!is_sent(s->scan))
+		(void) start(s->scan, true);
+}
+
+static void
+send_siblings(const ForeignScanState *node)
+{
+	const gstore_siblings *siblings = ahead_of(node)->siblings;
+
+	for (int i = 0; i < siblings->count; i++)
+		if (siblings->all[i].scan != NULL && siblings->all[i].scan != node && is_valid(siblings, i))
+			send_sibling(&siblings->all[i]);
+}
+
+void
+gstore_ahead_begin(ForeignScanState *node)
+{
+	if (ahead_of(node)->siblings == NULL)
+		return;
+	(void) start(node, false);
+	send_siblings(node);
+}
+
+void
+gstore_ahead_go_on(ForeignScanState *node)
+{
+	if (ahead_of(node)->siblings != NULL)
+		send_siblings(node);
+}
+
+/* ---- under an Append */
+
+/* Conditions on the GPU, joins, aggregates and lists are queries; a scan that reads columns alone is none. */
+static bool
+gstoreIsForeignPathAsyncCapable(ForeignPath *path)
+{
+	return !IS_SIMPLE_REL(path->path.parent) || path->fdw_private != NIL;
+}
+
+static TupleTableSlot *
+next_row(ForeignScanState *node)
+{
+	return node->ss.ps.ExecProcNodeReal(&node->ss.ps); /* who asks counts the row */
+}
+
+/* Of the same Append: one of ours, of which there will be an event. */
+static bool
+is_other_sent(const AppendState *append)
+{
+	int i = -1;
+
+	while ((i = bms_next_member(append->as_valid_asyncplans, i)) >= 0)
+	{
+		const AsyncRequest	   *request = append->as_asyncrequests[i];
+		const ForeignScanState *node = (const ForeignScanState *) request->requestee;
+
+		if (request->callback_pending && is_ours(node) && is_sent(node))
+			return true;
+	}
+	return false;
+}
+
+static bool
+is_to_wait(const AsyncRequest *request, gstore_start started)
+{
+	return started == GSTORE_STARTED ||
+		(started == GSTORE_START_LATER && is_other_sent((const AppendState *) request->requestor));
+}
+
+static void
+gstoreForeignAsyncRequest(AsyncRequest *request)
+{
+	ForeignScanState *node = (ForeignScanState *) request->requestee;
+
+	if (is_to_wait(request, start(node, false)))
+		ExecAsyncRequestPending(request);
+	else
+		ExecAsyncRequestDone(request, next_row(node));
+}
+
+static void
+gstoreForeignAsyncNotify(AsyncRequest *request)
+{
+	ExecAsyncRequestDone(request, next_row((ForeignScanState *) request->requestee));
+}
+
+/* Where nothing else is to be waited for that gives its device room, as other statements of this backend have taken it. */
+static void
+complete(AsyncRequest *request)
+{
+	request->callback_pending = false;
+	gstoreForeignAsyncNotify(request);
+	ExecAsyncResponse(request);
+	if (request->requestee->instrument != NULL)
+		InstrUpdateTupleCount(request->requestee->instrument, TupIsNull(request->result) ? 0.0 : 1.0);
+}
+
+static void
+gstoreForeignAsyncConfigureWait(AsyncRequest *request)
+{
+	ForeignScanState  *node = (ForeignScanState *) request->requestee;
+	const gstore_start started = start(node, false);
+
+	if (started == GSTORE_STARTED)
+		AddWaitEventToSet(((const AppendState *) request->requestor)->as_eventset, WL_SOCKET_READABLE,
+						  gstore_session_socket(ahead_of(node)->run->sent), NULL, request);
+	else if (!is_to_wait(request, started))
+		complete(request);
+}
+
+static bool
+is_ours(const ForeignScanState *node)
+{
+	return node->fdwroutine != NULL &&
+		node->fdwroutine->ForeignAsyncNotify == gstoreForeignAsyncNotify &&
+		node->fdw_state != NULL && ahead_of(node)->start != NULL;
+}
+
+void
+gstore_async_callbacks(FdwRoutine *routine)
+{
+	routine->IsForeignPathAsyncCapable = gstoreIsForeignPathAsyncCapable;
+	routine->ForeignAsyncRequest = gstoreForeignAsyncRequest;
+	routine->ForeignAsyncConfigureWait = gstoreForeignAsyncConfigureWait;
+	routine->ForeignAsyncNotify = gstoreForeignAsyncNotify;
+}
