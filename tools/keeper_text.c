@@ -42,6 +42,9 @@ static void print_keeper_device(text_pen *pen, const gvm_keeper_device_info *d)
                gvmi_size_text(d->leased_bytes, a), gvmi_size_text(d->dirty_bytes, b));
     if (d->held_bytes != 0)
         print_pair(pen, "held", "%s by clients that were cut off", gvmi_size_text(d->held_bytes, a));
+    if (d->lent_bytes != 0)
+        print_pair(pen, "lent", "%s of what is in use, to objects of other devices",
+                   gvmi_size_text(d->lent_bytes, a));
     print_pair(pen, "objects", "%u, with %s in host memory", d->objects,
                gvmi_size_text(d->host_backed_bytes, a));
     print_pair(pen, "moved", "%s out (%" PRIu64 " chunks), %s in (%" PRIu64 ")",

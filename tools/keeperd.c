@@ -35,6 +35,7 @@ static const char usage[] =
     "  -a, --host-ahead SIZE      host memory to make ahead of need; none\n"
     "  -k, --keep-free SIZE       most unused device memory to keep free; 256MiB\n"
     "  -l, --leave-free SIZE      device memory to leave to other programs; not looked at\n"
+    "      --lend N[,N...]|none   which devices lend memory to objects of others; all\n"
     "      --restrict-others      other users open links and nothing else; they can make no objects\n"
     "  -q, --quota [USER=]SIZE    what objects of a user (a number), or of each other user, may take\n"
     "      --revoke-timeout SEC   cut off clients that do not answer for so long; 10\n"
@@ -53,7 +54,7 @@ static const char usage[] =
 
 typedef struct settings {
     gvm_keeper_options options;
-    int32_t devices[GVM_KEEPER_DEVICES_MAX];
+    int32_t devices[GVM_KEEPER_DEVICES_MAX], lenders[GVM_KEEPER_DEVICES_MAX];
     gvm_quota quotas[QUOTAS_MAX];
     int ready_fd; /* -1: none */
     bool done;    /* --help or --version was all */
@@ -64,6 +65,7 @@ enum {
     OPTION_LEASE,
     OPTION_FENCE,
     OPTION_CLIENTS,
+    OPTION_LEND,
     OPTION_TRACE,
     OPTION_READY,
     OPTION_RESTRICT
@@ -78,6 +80,7 @@ static const struct option longs[] = {
     {"host-ahead", required_argument, NULL, 'a'},
     {"keep-free", required_argument, NULL, 'k'},
     {"leave-free", required_argument, NULL, 'l'},
+    {"lend", required_argument, NULL, OPTION_LEND},
     {"quota", required_argument, NULL, 'q'},
     {"revoke-timeout", required_argument, NULL, OPTION_REVOKE},
     {"lease-timeout", required_argument, NULL, OPTION_LEASE},
@@ -116,24 +119,32 @@ static bool parse_fence(const char *text, uint32_t *fence)
     return true;
 }
 
-static bool parse_devices(const char *text, settings *s)
+/* others: what else the option takes, for the message. */
+static bool parse_devices(const char *option, const char *others, const char *text,
+                          int32_t devices[GVM_KEEPER_DEVICES_MAX], uint32_t *count)
 {
     char *end;
 
-    s->options.devices = s->devices;
-    for (s->options.device_count = 0;; text = end + 1) {
+    for (*count = 0;; text = end + 1) {
         const unsigned long value = strtoul(text, &end, 10);
 
         if (*text < '0' || *text > '9' || (*end != '\0' && *end != ',') || value > INT32_MAX ||
-            s->options.device_count == GVM_KEEPER_DEVICES_MAX) {
-            tool_usage("", "--device takes up to %d numbers separated by commas, not \"%s\"",
-                       GVM_KEEPER_DEVICES_MAX, optarg);
+            *count == GVM_KEEPER_DEVICES_MAX) {
+            tool_usage("", "%s takes %sup to %d numbers separated by commas, not \"%s\"", option,
+                       others, GVM_KEEPER_DEVICES_MAX, optarg);
             return false;
         }
-        s->devices[s->options.device_count++] = (int32_t)value;
+        devices[(*count)++] = (int32_t)value;
         if (*end == '\0')
             return true;
     }
+}
+
+static bool parse_lenders(const char *text, settings *s)
+{
+    s->options.lenders = s->lenders;
+    return strcmp(text, "none") == 0 ||
+           parse_devices("--lend", "none or ", text, s->lenders, &s->options.lender_count);
 }
 
 static bool parse_quota(const char *text, settings *s)
@@ -208,7 +219,9 @@ static bool parse_option(int option, settings *s)
     switch (option) {
     case 's': return o->path = optarg, true;
     case 'm': return parse_mode(optarg, &o->socket_mode);
-    case 'd': return parse_devices(optarg, s);
+    case 'd':
+        o->devices = s->devices;
+        return parse_devices("--device", "", optarg, s->devices, &o->device_count);
     case 'b':
         return tool_parse_size("", "--device-budget", optarg, GVM_CHUNK_BYTES_MIN,
                                &o->device_budget_bytes);
@@ -221,6 +234,7 @@ static bool parse_option(int option, settings *s)
     case OPTION_REVOKE: return parse_seconds("--revoke-timeout", optarg, &o->revoke_limit_ms);
     case OPTION_LEASE: return parse_seconds("--lease-timeout", optarg, &o->lease_limit_ms);
     case OPTION_FENCE: return parse_fence(optarg, &o->fence);
+    case OPTION_LEND: return parse_lenders(optarg, s);
     case OPTION_CLIENTS: return parse_count("--clients", optarg, 1, 1024, &o->clients_max);
     case OPTION_RESTRICT: return o->flags |= GVM_KEEPER_RESTRICT_OTHERS, true;
     case OPTION_TRACE: return o->trace_path = optarg, true;

@@ -9,7 +9,7 @@
 #include "tools/json.h"
 #include "tools/keeper.h"
 
-enum { MAP_DEVICE, MAP_BOTH, MAP_HOST, MAP_MOVING, MAP_STATES };
+enum { MAP_DEVICE, MAP_BOTH, MAP_LENT, MAP_HOST, MAP_MOVING, MAP_STATES };
 
 static const struct {
     const char *ascii, *utf8, *style, *color; /* color: of the picture */
@@ -17,6 +17,7 @@ static const struct {
 } states[MAP_STATES] = {
     {"#", "\xe2\x96\x88", "33", "#d97706", "device", "on the device alone"},
     {"=", "\xe2\x96\x93", "32", "#15803d", "both", "on the device, with a copy in host memory"},
+    {"+", "\xe2\x96\x92", "36", "#0891b2", "lent", "in memory that another device lends"},
     {".", "\xe2\x96\x91", "34", "#93c5fd", "host", "in host memory"},
     {"~", "~", "35", "#a21caf", "moving", "being moved"},
 };
@@ -24,6 +25,7 @@ static const struct {
 static unsigned state_of_bits(uint8_t bits)
 {
     return (bits & GVM_CHUNK_MOVING) != 0   ? MAP_MOVING
+           : (bits & GVM_CHUNK_LENT) != 0   ? MAP_LENT
            : (bits & GVM_CHUNK_HOST) == 0   ? MAP_DEVICE
            : (bits & GVM_CHUNK_DEVICE) != 0 ? MAP_BOTH
                                             : MAP_HOST;
@@ -50,7 +52,10 @@ static unsigned state_at(const snapshot_copy *s, const gvm_object_info *object, 
         return state_of_bits(chunks[chunk]);
     if (chunk * object->chunk_bytes < object->dirty_bytes)
         return MAP_DEVICE;
-    return chunk * object->chunk_bytes < object->device_bytes ? MAP_BOTH : MAP_HOST;
+    if (chunk * object->chunk_bytes < object->device_bytes)
+        return MAP_BOTH;
+    return chunk * object->chunk_bytes < object->device_bytes + object->lent_bytes ? MAP_LENT
+                                                                                   : MAP_HOST;
 }
 
 /* Begins with a run of count 0. False: there is no further one. */

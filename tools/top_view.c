@@ -14,9 +14,10 @@ static const struct part_look {
     const char *utf8, *ascii, *color;
 } looks[TOP_PARTS] = {
     [TOP_LEASED] = {"█", "#", "32"}, [TOP_IDLE] = {"▓", "=", "36"},
-    [TOP_DIRTY] = {"▒", "%", "33"},  [TOP_HELD] = {"▚", "!", "31"},
-    [TOP_BACKED] = {"█", "#", "35"}, [TOP_OTHER] = {"▓", "=", "37"},
-    [TOP_READY] = {"░", "-", "34"},  [TOP_UNUSED] = {"·", ".", "2"},
+    [TOP_DIRTY] = {"▒", "%", "33"},  [TOP_LENT] = {"▞", "+", "96"},
+    [TOP_HELD] = {"▚", "!", "31"},   [TOP_BACKED] = {"█", "#", "35"},
+    [TOP_OTHER] = {"▓", "=", "37"},  [TOP_READY] = {"░", "-", "34"},
+    [TOP_UNUSED] = {"·", ".", "2"},
 };
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -57,6 +58,7 @@ void top_device_parts(const snapshot_copy *s, const gvm_keeper_device_info *devi
     uint64_t dirty = device->dirty_bytes - min_u64(device->dirty_bytes, leased_dirty(s, device));
 
     memset(parts, 0, TOP_PARTS * sizeof parts[0]);
+    parts[TOP_LENT] = take_from_budget(&resident, device->lent_bytes);
     parts[TOP_LEASED] = take_from_budget(&resident, device->leased_bytes);
     parts[TOP_DIRTY] = take_from_budget(&resident, dirty);
     parts[TOP_IDLE] = resident;
@@ -153,6 +155,7 @@ static void draw_legend(text_pen *pen)
         {"  device: ", TOP_LEASED, " leased "},
         {"", TOP_IDLE, " idle "},
         {"", TOP_DIRTY, " idle, dirty "},
+        {"", TOP_LENT, " lent to other devices "},
         {"", TOP_HELD, " held by clients that were cut off"},
         {"\n    host: ", TOP_BACKED, " of the device "},
         {"", TOP_OTHER, " other "},
@@ -520,8 +523,11 @@ static void json_rates(json *j, const top_rates *r)
 
 static void json_bar(json *j, const char *key, const uint64_t parts[TOP_PARTS])
 {
-    static const char *const names[TOP_PARTS] = {"leased", "idle",  "dirty", "held",
-                                                 "backed", "other", "ready", "unused"};
+    static const char *const names[TOP_PARTS] = {
+        [TOP_LEASED] = "leased", [TOP_IDLE] = "idle",   [TOP_DIRTY] = "dirty",
+        [TOP_LENT] = "lent",     [TOP_HELD] = "held",   [TOP_BACKED] = "backed",
+        [TOP_OTHER] = "other",   [TOP_READY] = "ready", [TOP_UNUSED] = "unused",
+    };
 
     json_object(j, key);
     for (unsigned i = 0; i < TOP_PARTS; i++)

@@ -24,6 +24,7 @@ typedef enum top_part {
     TOP_LEASED,
     TOP_IDLE,
     TOP_DIRTY,
+    TOP_LENT,
     TOP_HELD,
     TOP_BACKED,
     TOP_OTHER,

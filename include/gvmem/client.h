@@ -434,8 +434,8 @@ typedef struct gvm_object_info {
     uint64_t id;                   /* unique in the life of the keeper */
     void *address;                 /* here; NULL in a snapshot */
     uint64_t size_bytes, reserve_bytes, chunk_bytes;
-    uint64_t device_bytes;    /* of its chunks, on the device */
-    uint64_t host_bytes;      /* of its chunks, in host memory alone */
+    uint64_t device_bytes; /* of its chunks, on the device */
+    uint64_t host_bytes; /* of its chunks, in host memory alone; lent_bytes are those in neither */
     uint64_t duplicate_bytes; /* on the device, with a clean copy in host memory */
     uint64_t dirty_bytes;     /* on the device, host copy stale or none */
     uint64_t generation;
@@ -456,6 +456,7 @@ typedef struct gvm_object_info {
     uint8_t foreign; /* processes of other users were sent memory of it, and may have that mapped still */
     uint8_t reserved[2];
     uint8_t metadata_start[GVM_METADATA_START_BYTES]; /* the first bytes of the metadata; zeros behind its end */
+    uint64_t lent_bytes; /* of its chunks, in memory that other devices lend (gvm_keeper_options.lenders) */
 } gvm_object_info;
 
 typedef struct gvm_client_info {
@@ -486,6 +487,7 @@ typedef struct gvm_keeper_device_info {
     uint64_t evictions, promotions; /* chunks */
     uint64_t evicted_bytes, promoted_bytes;
     uint64_t driver_free_bytes, driver_total_bytes; /* for all programs */
+    uint64_t lent_bytes; /* of resident_bytes, those of other devices' objects */
 } gvm_keeper_device_info;
 
 typedef struct gvm_keeper_info {
@@ -539,8 +541,9 @@ GVM_API void gvm_snapshot_destroy(gvm_snapshot *snapshot);
 /* One object. GVM_E_INVALID  info is NULL or its struct_size is too small */
 GVM_API GVM_CHECKED gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info);
 
-/* Where a chunk of an object is. On the device and on the host: with the same bytes. */
-enum { GVM_CHUNK_DEVICE = 1, GVM_CHUNK_HOST = 2, GVM_CHUNK_MOVING = 4 };
+/* Where a chunk of an object is. On the device and on the host: with the same bytes. LENT: in memory of another
+ * device, which lends it. */
+enum { GVM_CHUNK_DEVICE = 1, GVM_CHUNK_HOST = 2, GVM_CHUNK_MOVING = 4, GVM_CHUNK_LENT = 8 };
 
 /* Where the chunks of a named object are, from the first one on, a byte with GVM_CHUNK_… each: capacity of them at most. *count is
  * how many chunks there are from there on. The caller may read the object. Of more than some thousand chunks the parts of the list
@@ -555,8 +558,8 @@ GVM_API GVM_CHECKED gvm_status gvm_client_list_chunks(gvm_client *client, const 
 
 /* ---- for the machine's administrator */
 
-/* Moves chunks of an object to host memory, at most size_bytes of them, in whole chunks
- * (GVM_BYTES_UNLIMITED: all); leased ones stay. *evicted_bytes, which may be NULL, is what moved. It stays
+/* Moves chunks of an object from its device to host memory, at most size_bytes of them, in whole chunks
+ * (GVM_BYTES_UNLIMITED: all); leased ones stay, and so do those in memory that other devices lend. *evicted_bytes, which may be NULL, is what moved. It stays
  * there until the object grows or is acquired, with GVM_HINT_ONCE (as the copies above do) aside. The memory
  * becomes the keeper's reserve; gvm_client_trim() gives it to other programs.
  *

@@ -83,6 +83,12 @@ typedef struct gvm_keeper_options {
      * leaves at least a tenth, and at most half of what is free at the start. It is read at the start only; what is to stay
      * free later is driver_free_bytes */
     uint64_t device_leave_bytes;
+    /* Ordinals of devices, lender_count of them, that lend memory which their own objects leave of their budgets to objects of
+     * other devices, so that those need not go to host memory; NULL: all devices; lender_count 0, and lenders not NULL: none.
+     * Devices lend to each other where both reach the other's memory with native atomics, as over NVLink */
+    const int32_t *lenders;
+    uint32_t lender_count;
+    uint32_t reserved; /* 0 */
 } gvm_keeper_options;
 
 /* gvm_keeper_options_init(): all defaults. */

@@ -313,6 +313,7 @@ gvm_status gvm_snapshot_get_device(const gvm_snapshot *snapshot, uint32_t index,
         .promoted_bytes = r.promoted_bytes,
         .driver_free_bytes = r.driver_free_bytes,
         .driver_total_bytes = r.driver_total_bytes,
+        .lent_bytes = r.lent_bytes,
     };
 
     if (status != GVM_OK)
@@ -331,6 +332,7 @@ static void fill_object_info(const gvmi_snapshot_object *r, gvm_object_info *ful
         .chunk_bytes = r->chunk_bytes,
         .device_bytes = r->device_bytes,
         .host_bytes = r->host_bytes,
+        .lent_bytes = r->lent_bytes,
         .duplicate_bytes = r->duplicate_bytes,
         .dirty_bytes = r->dirty_bytes,
         .generation = r->generation,

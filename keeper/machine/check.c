@@ -6,7 +6,7 @@
 /* I2: what the frames of a place add up to. */
 static bool check_place(const gvmi_machine *m, const keep_place *place)
 {
-    uint64_t used_bytes = 0, free_bytes = 0, held_bytes = 0;
+    uint64_t used_bytes = 0, free_bytes = 0, held_bytes = 0, lent_bytes = 0;
 
     for (uint32_t i = 0; i < m->frame_capacity; i++) {
         const keep_frame *frame = &m->frames[i];
@@ -20,13 +20,19 @@ static bool check_place(const gvmi_machine *m, const keep_place *place)
             free_bytes += frame->spec.bytes;
         if (frame->state == KEEP_FRAME_HELD)
             held_bytes += frame->spec.bytes;
+        if (frame->lent && frame->state != KEEP_FRAME_USED)
+            return false;
+        if (frame->lent)
+            lent_bytes += frame->spec.bytes;
     }
     return used_bytes == place->used_bytes && free_bytes == place->free_bytes &&
-           held_bytes == place->held_bytes && used_bytes <= place->limit_bytes;
+           held_bytes == place->held_bytes && lent_bytes == place->lent_bytes &&
+           used_bytes <= place->limit_bytes;
 }
 
-/* I1: is the frame in use, of the right tier, device and size? */
-static bool check_frame(const gvmi_machine *m, const keep_object *object, uint32_t number, gvm_tier tier)
+/* I1: is the frame in use, of the right device and size, and where it is to be? */
+static bool check_frame(const gvmi_machine *m, const keep_object *object, uint32_t number,
+                        keep_where where)
 {
     const keep_frame *frame;
 
@@ -35,8 +41,13 @@ static bool check_frame(const gvmi_machine *m, const keep_object *object, uint32
     if (number > m->frame_capacity)
         return false;
     frame = &m->frames[number - 1];
-    return frame->state == KEEP_FRAME_USED && frame->spec.tier == (uint32_t)tier &&
-           frame->spec.bytes == object->chunk_bytes && frame->spec.device == object->device;
+    if (frame->state != KEEP_FRAME_USED || frame->spec.bytes != object->chunk_bytes)
+        return false;
+    if (frame->lent)
+        return where == KEEP_AWAY && frame->spec.tier == GVM_TIER_DEVICE &&
+               (m->config.devices[object->device].lenders >> frame->spec.device & 1) != 0;
+    return frame->spec.device == object->device &&
+           frame->spec.tier == (where == KEEP_AWAY ? GVM_TIER_HOST : GVM_TIER_DEVICE);
 }
 
 static bool has_writers(const gvmi_machine *m, uint32_t number)
@@ -56,16 +67,19 @@ static bool check_writers(const gvmi_machine *m, const keep_object *object, cons
 /* I5, for a chunk that clients know. */
 static bool check_chunk(const gvmi_machine *m, const keep_object *object, const keep_chunk *chunk)
 {
-    if (!check_frame(m, object, chunk->device_frame, GVM_TIER_DEVICE) ||
-        !check_frame(m, object, chunk->away_frame, GVM_TIER_HOST) ||
+    if (!check_frame(m, object, chunk->device_frame, KEEP_ON_DEVICE) ||
+        !check_frame(m, object, chunk->away_frame, KEEP_AWAY) ||
         !check_frame(m, object, chunk->twin_frame,
-                     chunk->op == KEEP_OP_IN_MAP ? GVM_TIER_HOST : (gvm_tier)chunk->where) ||
+                     chunk->op == KEEP_OP_IN_MAP ? KEEP_AWAY : (keep_where)chunk->where) ||
         !check_writers(m, object, chunk))
+        return false;
+    if (chunk->lent != (chunk->where == KEEP_AWAY && gvmi_keep_is_lent(m, chunk->away_frame)) ||
+        (chunk->clean && gvmi_keep_is_lent(m, chunk->away_frame)))
         return false;
     if (chunk->twin_frame != 0 && chunk->op != KEEP_OP_RENEW_COPY &&
         chunk->op != KEEP_OP_RENEW_MAP && chunk->op != KEEP_OP_IN_MAP)
         return false;
-    if (chunk->where != GVM_TIER_DEVICE && chunk->where != GVM_TIER_HOST)
+    if (chunk->where != KEEP_ON_DEVICE && chunk->where != KEEP_AWAY)
         return false;
     if (chunk->clean && object->untracked && !object->sealed && object->lease_state != KEEP_FROZEN)
         return false;
@@ -93,7 +107,7 @@ static bool check_waits(const keep_object *object, uint32_t index)
 
 static bool check_object_chunks(const gvmi_machine *m, const keep_object *object)
 {
-    uint32_t moving = 0, leaving = 0, on_device = 0, duplicate = 0, sending = 0;
+    uint32_t moving = 0, leaving = 0, on_device = 0, duplicate = 0, sending = 0, lent = 0;
 
     if (object->chunk_count > object->chunk_places ||
         object->bytes > object->chunk_count * object->chunk_bytes) /* I8 */
@@ -106,9 +120,10 @@ static bool check_object_chunks(const gvmi_machine *m, const keep_object *object
         moving += chunk->op != KEEP_OP_NONE;
         leaving += chunk->op == KEEP_OP_OUT_COPY ||
                    (chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0);
-        on_device += chunk->where == GVM_TIER_DEVICE;
-        duplicate += chunk->where == GVM_TIER_DEVICE && chunk->clean;
+        on_device += chunk->where == KEEP_ON_DEVICE;
+        duplicate += chunk->where == KEEP_ON_DEVICE && chunk->clean;
         sending += chunk->send;
+        lent += chunk->lent;
     }
     if (gvmi_keep_kept_chunks(object) < object->chunk_count && object->lease_state != KEEP_FROZEN)
         return false; /* I8 */
@@ -116,7 +131,51 @@ static bool check_object_chunks(const gvmi_machine *m, const keep_object *object
         return false;
     return moving == object->moving && on_device == object->device_chunks &&
            duplicate == object->duplicate_chunks && sending == object->sending &&
-           (moving == 0 || object->lease_state == KEEP_FROZEN); /* I3 */
+           lent == object->lent_chunks && (moving == 0 || object->lease_state == KEEP_FROZEN); /* I3 */
+}
+
+/* I17: of a lender and of the chunk's device, what the chunk is about to leave. */
+static uint64_t leaving_bytes(const gvmi_machine *m, const keep_object *object, uint32_t index,
+                              uint32_t device)
+{
+    const keep_chunk *chunk = &object->chunks[index];
+    const bool cut = index >= gvmi_keep_kept_chunks(object);
+    const bool out = cut || chunk->op == KEEP_OP_OUT_COPY || chunk->op == KEEP_OP_OUT_MAP;
+    const bool from_away = cut || chunk->op == KEEP_OP_IN_COPY ||
+                           (chunk->op == KEEP_OP_RENEW_COPY && chunk->where == KEEP_AWAY);
+    uint32_t frame = 0;
+
+    if (out && chunk->device_frame != 0)
+        frame = chunk->device_frame;
+    else if (from_away && gvmi_keep_is_lent(m, chunk->away_frame))
+        frame = chunk->away_frame;
+    else if (chunk->op != KEEP_OP_RENEW_COPY && gvmi_keep_is_lent(m, chunk->twin_frame))
+        frame = chunk->twin_frame;
+    return frame != 0 && m->frames[frame - 1].spec.device == device ? object->chunk_bytes : 0;
+}
+
+/* I17 */
+static bool check_lending(const gvmi_machine *m)
+{
+    uint32_t borrowers = 0, listed = 0;
+
+    for (const keep_object *o = m->borrowers; o != NULL; o = o->borrowers_next)
+        listed += o->lent_chunks > 0;
+    for (const keep_object *o = m->objects; o != NULL; o = o->next)
+        borrowers += o->lent_chunks > 0;
+    for (uint32_t d = 0; d < m->config.device_count; d++) {
+        const keep_device *device = &m->devices[d];
+        uint64_t leaving = 0, wanted = 0;
+
+        for (const keep_object *o = m->objects; o != NULL; o = o->next)
+            for (uint32_t i = 0; i < o->chunk_count; i++)
+                leaving += leaving_bytes(m, o, i, d);
+        for (const keep_room *room = device->first_room; room != NULL; room = room->next)
+            wanted += room->object->chunk_bytes;
+        if (leaving != device->leaving_bytes || wanted != device->wanted_bytes)
+            return false;
+    }
+    return borrowers == listed;
 }
 
 /* I16 */
@@ -382,7 +441,7 @@ bool gvmi_machine_check(const gvmi_machine *m)
     for (uint32_t d = 0; d < m->config.device_count; d++)
         if (!check_place(m, &m->devices[d].place) || !gvmi_policy_check(m->devices[d].policy))
             return false;
-    if (!check_place(m, &m->host) || !check_holds(m))
+    if (!check_place(m, &m->host) || !check_holds(m) || !check_lending(m))
         return false;
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
         if (o->marked || !check_object_chunks(m, o) || !check_permits(o) || !check_openers(o) ||

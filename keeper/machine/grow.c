@@ -2,8 +2,8 @@
  *
  * A growth makes all its chunks, zeroed, beyond what clients know of, and then makes them known in
  * one step; if one cannot be made, all are given back. Objects grow one request at a time. The
- * policy says how many of the new chunks go to the device, of an object that is made on the host none; the others go to the
- * host, and each goes to the other tier if its own has no room.
+ * policy says how many of the new chunks go to the device, of an object that is made on the host none; the others go to
+ * memory that other devices lend, and to the host; and each goes to the other if its own has no room.
  *
  * All chunks of a growth have their frames at once, so that it fails at once where there is no room; but a
  * few at a time are made. So it can be given up, when who asked for it is gone and nobody has the object open. */
@@ -60,7 +60,7 @@ void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t index, 
 {
     keep_chunk *chunk = &object->chunks[index];
 
-    if (gvmi_keep_frame(m, frame)->spec.tier == GVM_TIER_DEVICE)
+    if (gvmi_keep_frame(m, frame)->spec.tier == GVM_TIER_DEVICE && !gvmi_keep_is_lent(m, frame))
         chunk->device_frame = frame;
     else
         chunk->away_frame = frame;
@@ -93,7 +93,7 @@ void gvmi_keep_refuse_chunk(gvmi_machine *m, keep_object *object, uint32_t index
     chunk_over(m, object, &object->chunks[index], GVM_E_NOSPACE);
 }
 
-/* On the host, or on the device if there is room there without anybody leaving. Else it waits, and serve_room()
+/* Away from the device, or on it if there is room there without anybody leaving. Else it waits, and serve_room()
  * says whether room comes. */
 static void make_without_room(gvmi_machine *m, keep_object *object, uint32_t index)
 {
@@ -102,7 +102,7 @@ static void make_without_room(gvmi_machine *m, keep_object *object, uint32_t ind
     uint32_t frame = 0;
 
     if (wanted) {
-        frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
+        frame = gvmi_keep_take_away_frame(m, object, &make);
         if (frame == 0)
             frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
     }
@@ -140,19 +140,19 @@ static void serve_waiting(gvmi_machine *m, keep_object *object, keep_growth *gro
 void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
 {
     keep_chunk *chunk = &object->chunks[index];
-    const bool on_device = chunk->device_frame != 0;
+    uint32_t frame = frame_of(chunk);
+    const bool of_device = gvmi_keep_frame(m, frame)->spec.tier == GVM_TIER_DEVICE;
     bool make;
-    uint32_t frame;
 
     object->growth->making--;
     if (status == GVM_OK) {
         chunk_over(m, object, chunk, GVM_OK);
         return;
     }
-    gvmi_keep_give_frame(m, on_device ? chunk->device_frame : chunk->away_frame, made);
+    gvmi_keep_give_frame(m, frame, made);
     chunk->device_frame = chunk->away_frame = 0;
     /* The budget promised more than the device has: other programs use it. */
-    frame = on_device && object->growth->failure == GVM_OK
+    frame = of_device && object->growth->failure == GVM_OK
                 ? gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make)
                 : 0;
     if (frame != 0) {
@@ -203,7 +203,7 @@ static void place_chunks(gvmi_machine *m, keep_object *object, const keep_growth
 /* What the object could have if there were no other. */
 static uint64_t most_bytes(const gvmi_machine *m, const keep_object *object)
 {
-    return m->devices[object->device].place.limit_bytes + m->host.limit_bytes;
+    return gvmi_keep_reach_bytes(m, object) + m->host.limit_bytes;
 }
 
 static void start_growth(gvmi_machine *m, keep_object *object)
@@ -269,12 +269,13 @@ static void make_known(gvmi_machine *m, keep_object *object, const keep_growth *
     for (uint32_t i = growth->old_count; i < growth->new_count; i++) {
         keep_chunk *chunk = &object->chunks[i];
 
-        chunk->where = chunk->device_frame != 0 ? GVM_TIER_DEVICE : GVM_TIER_HOST;
+        gvmi_keep_set_chunk(m, object, chunk, chunk->device_frame != 0 ? KEEP_ON_DEVICE : KEEP_AWAY,
+                            false);
         chunk->stamp = ++m->stamps;
         chunk->unmapped_mark = object->unmapped_mark; /* an opening follows it that follows all others */
         chunk->send = true;
         object->sending++;
-        object->device_chunks += chunk->where == GVM_TIER_DEVICE;
+        object->device_chunks += chunk->where == KEEP_ON_DEVICE;
     }
     creator = gvmi_keep_client(m, object->creator);
     if (creator != NULL)

@@ -63,7 +63,7 @@ static void demote_for(gvmi_machine *m, keep_object *object, keep_wait *wait)
     wait->demoted = true;
     object->evict_short = false;
     object->evict_cause = GVM_OK;
-    (void)gvmi_keep_evict_chunks(m, object, UINT64_MAX, &object->evict_short);
+    gvmi_keep_move_to_host(m, object, &object->evict_short);
     if (object->moving == 0)
         gvmi_keep_thaw(m, object);
 }
@@ -130,7 +130,7 @@ static void evict_now(gvmi_machine *m, keep_wait *wait)
     object->evict_request = wait->request;
     /* Whole chunks, and not more than was asked for. */
     object->evict_bytes = gvmi_keep_evict_chunks(
-        m, object, wait->bytes - wait->bytes % object->chunk_bytes, &object->evict_short);
+        m, object, wait->bytes - wait->bytes % object->chunk_bytes, true, &object->evict_short);
     gvmi_keep_end_wait(m, wait);
     if (object->leaving == 0)
         gvmi_keep_answer_evictor(m, object);
@@ -281,9 +281,10 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
         gvmi_keep_reply_holds(m, client, message->head.request);
         return;
     }
-    if ((body->flags & GVM_ACQUIRE_CPU) != 0 && body->timeout_ms == 0 && object->device_chunks > 0) {
+    if ((body->flags & GVM_ACQUIRE_CPU) != 0 && body->timeout_ms == 0 &&
+        object->device_chunks + object->lent_chunks > 0) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_TIMEOUT,
-                               "a part of the object is on the device");
+                               "a part of the object is on a device");
         return;
     }
     atomic_store(&opening->lease->hint, body->hint);

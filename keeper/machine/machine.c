@@ -323,6 +323,8 @@ static void start_look(gvmi_machine *m)
         return;
     m->looking = false;
     m->next_look_ns = m->now_ns + LOOK_NS;
+    for (uint32_t d = 0; d < m->config.device_count; d++)
+        m->devices[d].recall_short = false;
     gvmi_keep_watch_clients(m);
     gvmi_keep_settle(m);
     gvmi_keep_rebalance(m);

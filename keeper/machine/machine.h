@@ -32,6 +32,7 @@ typedef struct gvmi_machine_device {
     uint8_t uuid[16];
     char name[96];
     int32_t ordinal;
+    uint32_t lenders; /* devices that lend memory to this one's objects: a bit for each index */
     uint64_t budget_bytes;
 } gvmi_machine_device;
 

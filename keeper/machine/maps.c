@@ -90,10 +90,11 @@ static uint32_t send_frame(gvmi_machine *m, keep_opening *opening, const keep_ch
     return frame;
 }
 
-/* The chunk is being evicted, and the opening is to unmap it. */
-static bool is_to_unmap(const keep_opening *opening, const keep_chunk *chunk)
+/* The chunk is being evicted, or leaves lent memory, and the opening is to unmap it. */
+static bool is_to_unmap(const gvmi_machine *m, const keep_opening *opening, const keep_chunk *chunk)
 {
-    return chunk->op == KEEP_OP_OUT_MAP && chunk->send && (opening->flags & GVM_OPEN_MAPPED) == 0;
+    return (chunk->op == KEEP_OP_OUT_MAP || gvmi_keep_leaves_lent(m, chunk)) && chunk->send &&
+           (opening->flags & GVM_OPEN_MAPPED) == 0;
 }
 
 /* One MAP of count chunks; last: of its set, which completes size and generation. */
@@ -132,11 +133,13 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
         if (indexes[i] >= gvmi_keep_kept_chunks(object))
             continue;
         message.tail.chunks[listed] = (gvmi_wire_chunk){.index = indexes[i], .tier = GVM_TIER_ABSENT};
-        if (!is_to_unmap(opening, chunk)) {
-            frames[sent++] = send_frame(m, opening, chunk);
-            message.tail.chunks[listed].tier = chunk->where;
+        if (!is_to_unmap(m, opening, chunk)) {
+            const uint32_t frame = frames[sent++] = send_frame(m, opening, chunk);
+            const uint32_t tier = gvmi_keep_frame(m, frame)->spec.tier; /* DEVICE, too, where it is lent */
+
+            message.tail.chunks[listed].tier = tier;
             message.tail.chunks[listed].stamp = chunk->stamp;
-            pending->host_bytes += chunk->where == GVM_TIER_HOST ? object->chunk_bytes : 0;
+            pending->host_bytes += tier == GVM_TIER_HOST ? object->chunk_bytes : 0;
         }
         listed++;
     }
@@ -191,7 +194,7 @@ static void end_send(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     keep_chunk *chunk = &object->chunks[index];
 
-    if (chunk->op == KEEP_OP_OUT_MAP)
+    if (chunk->op == KEEP_OP_OUT_MAP || gvmi_keep_leaves_lent(m, chunk))
         object->unmapped_mark = chunk->unmapped_mark = ++m->marks;
     chunk->send = false;
     object->sending--;

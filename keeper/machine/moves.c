@@ -1,9 +1,10 @@
-/* Chunks on their way between the tiers.
+/* Chunks on their way between their device and other places, AWAY: the host, or memory that another device lends.
  *
- *     out:  DEVICE -(copy, unless clean)-> OUT_MAP -(all openings have answered)-> HOST
- *     in:   HOST -(room)-> -(copy)-> IN_MAP -(all openings have answered)-> DEVICE, clean
- *               -(no room, or the copy failed)-> STAY_MAP -(all openings have answered)-> HOST
+ *     out:  DEVICE -(copy, unless clean)-> OUT_MAP -(all openings have answered)-> AWAY
+ *     in:   AWAY -(room)-> -(copy)-> IN_MAP -(all openings have answered)-> DEVICE, clean if it was on the host
+ *               -(no room, or the copy failed)-> STAY_MAP -(all openings have answered)-> AWAY
  *     renew:  either -(copy)-> RENEW_MAP -(all openings have answered)-> as before, in another frame
+ *     recall:  as in, with a frame from the beginning; or as renew, from lent memory to the host
  *     cut:  either -> CUT -(all openings have answered)-> gone, with the others of its object (shrink.c)
  *
  * `where` changes, and a new stamp is given, at the moment the MAP is decided on: who maps the chunk from then on
@@ -36,17 +37,36 @@ void gvmi_keep_resident(gvmi_machine *m, keep_object *object)
 
 /* ---- where chunks are */
 
-static void set_chunk_tier(gvmi_machine *m, keep_object *object, uint32_t index, gvm_tier tier)
+static void set_chunk_where(gvmi_machine *m, keep_object *object, uint32_t index, keep_where where)
 {
     keep_chunk *chunk = &object->chunks[index];
 
-    object->device_chunks -= chunk->where == GVM_TIER_DEVICE;
-    object->device_chunks += tier == GVM_TIER_DEVICE;
-    gvmi_keep_set_chunk(m, object, chunk, tier, chunk->clean);
+    object->device_chunks -= chunk->where == KEEP_ON_DEVICE;
+    object->device_chunks += where == KEEP_ON_DEVICE;
+    gvmi_keep_set_chunk(m, object, chunk, where, chunk->clean);
     chunk->stamp = ++m->stamps;
     chunk->send = true;
     object->sending++;
     gvmi_keep_mark(m, object);
+}
+
+void gvmi_keep_count_leaving(gvmi_machine *m, uint32_t frame, bool more)
+{
+    const gvmi_frame_spec *spec = &gvmi_keep_frame(m, frame)->spec;
+    uint64_t *leaving_bytes = &m->devices[spec->device].leaving_bytes;
+
+    *leaving_bytes = more ? *leaving_bytes + spec->bytes : *leaving_bytes - spec->bytes;
+}
+
+static void count_lent_leaving(gvmi_machine *m, uint32_t frame, bool more)
+{
+    if (gvmi_keep_is_lent(m, frame))
+        gvmi_keep_count_leaving(m, frame, more);
+}
+
+bool gvmi_keep_leaves_lent(const gvmi_machine *m, const keep_chunk *chunk)
+{
+    return chunk->op == KEEP_OP_RENEW_MAP && gvmi_keep_is_lent(m, chunk->twin_frame);
 }
 
 static void end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
@@ -88,10 +108,10 @@ void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object)
         gvmi_keep_reply_done(m, evictor, object->evict_request, object->evict_bytes);
 }
 
-/* A chunk with an OUT has no device frame any more, or keeps it for good. */
-static void end_leaving(gvmi_machine *m, keep_object *object)
+/* A chunk with an OUT is about to have no device frame any more, or keeps it for good. */
+static void end_leaving(gvmi_machine *m, keep_object *object, const keep_chunk *chunk)
 {
-    device_of(m, object)->leaving--;
+    gvmi_keep_count_leaving(m, chunk->device_frame, false);
     if (--object->leaving == 0)
         gvmi_keep_answer_evictor(m, object);
 }
@@ -99,6 +119,7 @@ static void end_leaving(gvmi_machine *m, keep_object *object)
 /* Nobody has the frame any more, but those that hold it. */
 static void release_duplicate_frame(gvmi_machine *m, keep_chunk *chunk)
 {
+    count_lent_leaving(m, chunk->twin_frame, false);
     gvmi_keep_give_frame(m, chunk->twin_frame, true);
     chunk->twin_frame = 0;
 }
@@ -108,13 +129,13 @@ static void demote_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk
 {
     keep_device *device = device_of(m, object);
 
+    end_leaving(m, object, chunk);
     gvmi_keep_give_frame(m, chunk->device_frame, true);
     chunk->device_frame = 0;
-    gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
+    gvmi_keep_set_chunk(m, object, chunk, (keep_where)chunk->where, false);
     object->evicted_bytes += object->chunk_bytes;
     device->evicted_bytes += object->chunk_bytes;
     device->evictions++;
-    end_leaving(m, object);
 }
 
 static void note_promoted(gvmi_machine *m, keep_object *object, uint32_t index)
@@ -150,16 +171,54 @@ void gvmi_keep_check_answers(gvmi_machine *m, keep_object *object, uint32_t inde
     }
 }
 
-/* ---- out */
+/* ---- to another frame of where it is, or in though nobody waits for it */
 
-static bool start_copy_out(gvmi_machine *m, keep_object *object, uint32_t index)
+static bool start_renew_to(gvmi_machine *m, keep_object *object, uint32_t index, uint32_t frame,
+                           bool make)
 {
     keep_chunk *chunk = &object->chunks[index];
+
+    if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame,
+                             gvmi_keep_frame_where(chunk), make)) {
+        gvmi_keep_give_frame(m, frame, !make);
+        return false;
+    }
+    chunk->twin_frame = frame;
+    chunk->op = KEEP_OP_RENEW_COPY;
+    object->moving++;
+    count_lent_leaving(m, gvmi_keep_frame_where(chunk), true);
+    return true;
+}
+
+/* From the host, or from lent memory. */
+static bool start_renew_to_host(gvmi_machine *m, keep_object *object, uint32_t index)
+{
     bool make;
     const uint32_t frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
 
+    return frame != 0 && start_renew_to(m, object, index, frame, make);
+}
+
+/* If there is room on the device without anybody leaving. */
+static bool start_in(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    bool make;
+    const uint32_t frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
+
     if (frame == 0)
         return false;
+    object->moving++;
+    gvmi_keep_start_copy_in(m, object, index, frame, make);
+    return object->chunks[index].op != KEEP_OP_NONE;
+}
+
+/* ---- out */
+
+static bool start_copy_out(gvmi_machine *m, keep_object *object, uint32_t index, uint32_t frame,
+                           bool make)
+{
+    keep_chunk *chunk = &object->chunks[index];
+
     if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame, chunk->device_frame, make)) {
         gvmi_keep_give_frame(m, frame, !make);
         return false;
@@ -169,25 +228,44 @@ static bool start_copy_out(gvmi_machine *m, keep_object *object, uint32_t index)
     return true;
 }
 
-static bool start_out(gvmi_machine *m, keep_object *object, uint32_t index)
+/* Its copy on the host is not to be where it goes. */
+static void drop_copy(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
+{
+    const uint32_t frame = chunk->away_frame;
+
+    chunk->away_frame = 0;
+    gvmi_keep_set_chunk(m, object, chunk, (keep_where)chunk->where, false);
+    gvmi_keep_give_frame(m, frame, true);
+}
+
+/* To memory that another device lends, if there is some and it need not be the host's. */
+static bool start_out(gvmi_machine *m, keep_object *object, uint32_t index, bool to_host)
 {
     keep_chunk *chunk = &object->chunks[index];
+    bool make;
+    uint32_t frame = to_host ? 0 : gvmi_keep_borrow_frame(m, object, &make);
 
     GVMI_PROBE_EVICT(object->id, index, object->chunk_bytes, !chunk->clean);
-    if (chunk->clean) {
+    if (frame == 0 && chunk->clean) {
         chunk->op = KEEP_OP_OUT_MAP;
-        set_chunk_tier(m, object, index, GVM_TIER_HOST);
-    } else if (!start_copy_out(m, object, index)) {
-        return false;
+        set_chunk_where(m, object, index, KEEP_AWAY);
+    } else {
+        if (chunk->clean)
+            drop_copy(m, object, chunk);
+        if (frame == 0)
+            frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
+        if (frame == 0 || !start_copy_out(m, object, index, frame, make))
+            return false;
     }
     object->moving++;
     object->leaving++;
-    device_of(m, object)->leaving++;
+    gvmi_keep_count_leaving(m, chunk->device_frame, true);
     return true;
 }
 
 /* From the end, as gvmi_keep_bring() begins at the start: what stays is one piece. */
-uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool *host_full)
+uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool to_host,
+                                bool *host_full)
 {
     uint64_t begun_bytes = 0;
 
@@ -195,9 +273,9 @@ uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t b
     for (uint32_t i = object->chunk_count; i-- > 0 && begun_bytes < bytes;) {
         const keep_chunk *chunk = &object->chunks[i];
 
-        if (chunk->where != GVM_TIER_DEVICE || chunk->op != KEEP_OP_NONE)
+        if (chunk->where != KEEP_ON_DEVICE || chunk->op != KEEP_OP_NONE)
             continue;
-        if (!start_out(m, object, i)) {
+        if (!start_out(m, object, i, to_host)) {
             *host_full = true;
             break;
         }
@@ -205,6 +283,20 @@ uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t b
     }
     gvmi_keep_resident(m, object);
     return begun_bytes;
+}
+
+void gvmi_keep_move_to_host(gvmi_machine *m, keep_object *object, bool *host_full)
+{
+    GVM_ASSERT(object->lease_state == KEEP_FROZEN);
+    for (uint32_t i = object->chunk_count; i-- > 0 && !*host_full;) {
+        const keep_chunk *chunk = &object->chunks[i];
+
+        if (chunk->op == KEEP_OP_NONE && chunk->where == KEEP_ON_DEVICE)
+            *host_full = !start_out(m, object, i, true);
+        else if (chunk->op == KEEP_OP_NONE && chunk->lent)
+            *host_full = !start_renew_to_host(m, object, i);
+    }
+    gvmi_keep_resident(m, object);
 }
 
 void gvmi_keep_take_victims(gvmi_machine *m, const keep_object *wanting, const gvmi_policy_plan *plan)
@@ -215,7 +307,7 @@ void gvmi_keep_take_victims(gvmi_machine *m, const keep_object *wanting, const g
 
         if (victim == wanting || !gvmi_keep_freeze(m, victim))
             continue;
-        (void)gvmi_keep_evict_chunks(m, victim, plan->victims[i].bytes, &host_full);
+        (void)gvmi_keep_evict_chunks(m, victim, plan->victims[i].bytes, false, &host_full);
         gvmi_keep_mark(m, victim); /* ends the freeze at once if nothing could be begun */
     }
 }
@@ -235,19 +327,19 @@ bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t index)
     else
         device->first_room = room;
     device->last_room = room;
+    device->wanted_bytes += object->chunk_bytes;
     return true;
 }
 
-bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_plan *plan)
+/* Of the chunks on the host, or of those in lent memory. */
+static uint64_t bring_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool lent)
 {
     uint64_t begun_bytes = 0;
 
-    GVM_ASSERT(object->lease_state == KEEP_FROZEN);
-    gvmi_keep_take_victims(m, object, plan);
-    for (uint32_t i = 0; i < object->chunk_count && begun_bytes < plan->bring_bytes; i++) {
+    for (uint32_t i = 0; i < object->chunk_count && begun_bytes < bytes; i++) {
         keep_chunk *chunk = &object->chunks[i];
 
-        if (chunk->where != GVM_TIER_HOST || chunk->op != KEEP_OP_NONE)
+        if (chunk->where != KEEP_AWAY || chunk->lent != lent || chunk->op != KEEP_OP_NONE)
             continue;
         if (!gvmi_keep_wait_room(m, object, i))
             break;
@@ -255,6 +347,19 @@ bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_pla
         object->moving++;
         begun_bytes += object->chunk_bytes;
     }
+    return begun_bytes;
+}
+
+/* What is on the host comes first: it is the slowest to read. */
+bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_plan *plan)
+{
+    uint64_t begun_bytes;
+
+    GVM_ASSERT(object->lease_state == KEEP_FROZEN);
+    gvmi_keep_take_victims(m, object, plan);
+    begun_bytes = bring_chunks(m, object, plan->bring_bytes, false);
+    if (begun_bytes < plan->bring_bytes && object->lent_chunks > 0)
+        begun_bytes += bring_chunks(m, object, plan->bring_bytes - begun_bytes, true);
     return begun_bytes > 0;
 }
 
@@ -272,37 +377,45 @@ void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t inde
     chunk->op = KEEP_OP_IN_COPY;
     /* Now: what writes there may be gone when the copy is over, and the two differ. */
     chunk->unsafe = gvmi_keep_has_writers(m, chunk->away_frame);
+    count_lent_leaving(m, chunk->away_frame, true);
     device_of(m, object)->arriving++;
+}
+
+uint64_t gvmi_keep_recall_chunks(gvmi_machine *m, keep_object *object, const keep_device *lender,
+                                 uint64_t bytes, bool *host_full)
+{
+    const bool home = device_of(m, object)->first_room == NULL;
+    uint64_t begun_bytes = 0;
+
+    GVM_ASSERT(object->lease_state == KEEP_FROZEN);
+    for (uint32_t i = object->chunk_count; i-- > 0 && begun_bytes < bytes && !*host_full;) {
+        const keep_chunk *chunk = &object->chunks[i];
+
+        if (!chunk->lent || chunk->op != KEEP_OP_NONE ||
+            gvmi_keep_frame(m, chunk->away_frame)->spec.device != lender->place.device)
+            continue;
+        if ((home && start_in(m, object, i)) || start_renew_to_host(m, object, i))
+            begun_bytes += object->chunk_bytes;
+        else
+            *host_full = true;
+    }
+    gvmi_keep_resident(m, object);
+    return begun_bytes;
 }
 
 /* ---- out of frames that have writers */
 
 static bool start_renew(gvmi_machine *m, keep_object *object, uint32_t index)
 {
-    keep_chunk *chunk = &object->chunks[index];
-    const gvm_tier tier = (gvm_tier)chunk->where;
+    const keep_chunk *chunk = &object->chunks[index];
     bool make;
-    uint32_t frame = gvmi_keep_take_frame(m, object, tier, &make);
+    uint32_t frame;
 
-    if (frame == 0 && tier == GVM_TIER_DEVICE)
-        return start_out(m, object, index);
-    if (frame == 0) { /* to the device, if there is room without anybody leaving */
-        frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
-        if (frame == 0)
-            return false;
-        object->moving++;
-        gvmi_keep_start_copy_in(m, object, index, frame, make);
-        return chunk->op != KEEP_OP_NONE;
-    }
-    if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame,
-                             gvmi_keep_frame_where(chunk), make)) {
-        gvmi_keep_give_frame(m, frame, !make);
-        return false;
-    }
-    chunk->twin_frame = frame;
-    chunk->op = KEEP_OP_RENEW_COPY;
-    object->moving++;
-    return true;
+    if (chunk->where == KEEP_AWAY)
+        return start_renew_to_host(m, object, index) || start_in(m, object, index);
+    frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
+    return frame != 0 ? start_renew_to(m, object, index, frame, make)
+                      : start_out(m, object, index, false);
 }
 
 bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object)
@@ -328,11 +441,20 @@ bool gvmi_keep_room_comes(const gvmi_machine *m)
     bool moves = m->ahead_jobs > 0;
 
     for (uint32_t d = 0; d < m->config.device_count; d++)
-        moves = moves || m->devices[d].leaving > 0 || m->devices[d].arriving > 0;
+        moves = moves || m->devices[d].leaving_bytes > 0 || m->devices[d].arriving > 0;
     return moves;
 }
 
 /* ---- copies that ended */
+
+/* What was to be recalled stays: it is not tried again before the next look. */
+static void note_not_recalled(gvmi_machine *m, uint32_t frame)
+{
+    if (!gvmi_keep_is_lent(m, frame))
+        return;
+    gvmi_keep_count_leaving(m, frame, false);
+    m->devices[gvmi_keep_frame(m, frame)->spec.device].recall_short = true;
+}
 
 /* The machine has less memory than the budget says. A copy that the fence needs is made again at the next
  * look: at once it would fail in the same way. */
@@ -347,9 +469,10 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     keep_chunk *chunk = &object->chunks[index];
 
     if (status == GVM_OK) {
-        gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, true);
+        gvmi_keep_set_chunk(m, object, chunk, (keep_where)chunk->where,
+                            !gvmi_keep_is_lent(m, chunk->away_frame));
         chunk->op = KEEP_OP_OUT_MAP;
-        set_chunk_tier(m, object, index, GVM_TIER_HOST);
+        set_chunk_where(m, object, index, KEEP_AWAY);
         return;
     }
     gvmi_keep_give_frame(m, chunk->away_frame, made);
@@ -358,7 +481,7 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     object->evict_cause = status;
     if (object->evictor != 0 && object->evict_bytes >= object->chunk_bytes)
         object->evict_bytes -= object->chunk_bytes;
-    end_leaving(m, object);
+    end_leaving(m, object, chunk);
     copy_failed(m, object, chunk);
 }
 
@@ -367,15 +490,18 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
     keep_chunk *chunk = &object->chunks[index];
 
     if (status == GVM_OK) {
-        if (chunk->unsafe) {
+        const bool stays = !chunk->unsafe && !gvmi_keep_is_lent(m, chunk->away_frame);
+
+        if (!stays) {
             chunk->twin_frame = chunk->away_frame;
             chunk->away_frame = 0;
         }
-        gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, !chunk->unsafe);
+        gvmi_keep_set_chunk(m, object, chunk, (keep_where)chunk->where, stays);
         chunk->op = KEEP_OP_IN_MAP;
-        set_chunk_tier(m, object, index, GVM_TIER_DEVICE);
+        set_chunk_where(m, object, index, KEEP_ON_DEVICE);
         return;
     }
+    note_not_recalled(m, chunk->away_frame);
     gvmi_keep_give_frame(m, chunk->device_frame, made);
     chunk->device_frame = 0;
     object->fence_waits = object->fenced;
@@ -386,20 +512,22 @@ static void finish_duplicate_copy(gvmi_machine *m, keep_object *object, uint32_t
                                   gvm_status status, bool made)
 {
     keep_chunk *chunk = &object->chunks[index];
-    uint32_t *own = chunk->where == GVM_TIER_DEVICE ? &chunk->device_frame : &chunk->away_frame;
+    uint32_t *own = chunk->where == KEEP_ON_DEVICE ? &chunk->device_frame : &chunk->away_frame;
     const uint32_t old = *own;
 
     GVM_ASSERT(!chunk->clean);
     if (status != GVM_OK) {
         gvmi_keep_give_frame(m, chunk->twin_frame, made);
         chunk->twin_frame = 0;
+        object->evict_cause = status;
+        note_not_recalled(m, old);
         copy_failed(m, object, chunk);
         return;
     }
     *own = chunk->twin_frame;
     chunk->twin_frame = old;
     chunk->op = KEEP_OP_RENEW_MAP;
-    set_chunk_tier(m, object, index, (gvm_tier)chunk->where);
+    set_chunk_where(m, object, index, (keep_where)chunk->where);
 }
 
 void gvmi_keep_copied(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
@@ -421,10 +549,10 @@ void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object)
 
         if (!chunk->clean)
             continue;
-        GVM_ASSERT(chunk->where == GVM_TIER_DEVICE && chunk->op == KEEP_OP_NONE);
+        GVM_ASSERT(chunk->where == KEEP_ON_DEVICE && chunk->op == KEEP_OP_NONE);
         gvmi_keep_give_frame(m, chunk->away_frame, true);
         chunk->away_frame = 0;
-        gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
+        gvmi_keep_set_chunk(m, object, chunk, (keep_where)chunk->where, false);
     }
 }
 
@@ -442,49 +570,4 @@ void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
     gvmi_keep_check_fence(m, object);
     gvmi_keep_end_freeze(m, object);
     gvmi_keep_mark(m, object);
-}
-
-/* ---- what moves though nobody asks */
-
-static void demote_over_budget(gvmi_machine *m, keep_device *device)
-{
-    gvmi_policy_plan plan;
-    uint64_t over_bytes = device->place.used_bytes - device->place.budget_bytes;
-
-    over_bytes -= gvmi_keep_trim(
-        m, &device->place,
-        device->place.free_bytes > over_bytes ? device->place.free_bytes - over_bytes : 0);
-    if (device->place.used_bytes <= device->place.budget_bytes)
-        return;
-    gvmi_keep_plan_shrink(m, device, over_bytes, &plan);
-    gvmi_keep_take_victims(m, NULL, &plan);
-}
-
-static void promote_planned(gvmi_machine *m, keep_device *device)
-{
-    gvmi_policy_plan plan;
-    keep_object *object = gvmi_keep_plan_next(m, device, &plan);
-
-    if (object == NULL)
-        return;
-    if (object->first_wait != NULL || object->has_regions || !gvmi_keep_freeze(m, object)) {
-        object->item.pinned = true; /* until the next look: others may gain, too */
-        return;
-    }
-    (void)gvmi_keep_bring(m, object, &plan);
-    gvmi_keep_mark(m, object);
-}
-
-void gvmi_keep_rebalance(gvmi_machine *m)
-{
-    for (uint32_t d = 0; d < m->config.device_count; d++) {
-        keep_device *device = &m->devices[d];
-
-        if (device->first_room != NULL || device->leaving > 0)
-            continue;
-        if (device->place.used_bytes > device->place.budget_bytes)
-            demote_over_budget(m, device);
-        else
-            promote_planned(m, device);
-    }
 }

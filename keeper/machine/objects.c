@@ -175,7 +175,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
             break;
         }
     for (uint32_t i = 0; i < object->chunk_count; i++) {
-        gvmi_keep_set_chunk(m, object, &object->chunks[i], (gvm_tier)object->chunks[i].where, false);
+        gvmi_keep_set_chunk(m, object, &object->chunks[i], KEEP_NOWHERE, false);
         if (object->chunks[i].device_frame != 0)
             gvmi_keep_give_frame(m, object->chunks[i].device_frame, true);
         if (object->chunks[i].away_frame != 0)

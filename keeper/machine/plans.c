@@ -30,13 +30,13 @@ void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_
 {
     keep_device *device = &m->devices[object->device];
     const bool was_pinned = object->item.pinned;
+    const uint64_t room_bytes = gvmi_keep_own_room_bytes(m, device);
     keep_pins pins = {.count = 0};
     unsigned tries = 0;
 
     object->item.pinned = false;
     do
-        gvmi_policy_plan_for(device->policy, &object->item, gvmi_keep_room_bytes(&device->place),
-                             forced, plan);
+        gvmi_policy_plan_for(device->policy, &object->item, room_bytes, forced, plan);
     while (pin_leased_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
     unpin_victims(&pins);
     object->item.pinned = was_pinned;
@@ -45,11 +45,12 @@ void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_
 keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, gvmi_policy_plan *plan)
 {
     keep_pins pins = {.count = 0};
+    const uint64_t room_bytes = gvmi_keep_own_room_bytes(m, device);
     unsigned tries = 0;
     gvmi_policy_item *item;
 
     do
-        item = gvmi_policy_plan_next(device->policy, gvmi_keep_room_bytes(&device->place), plan);
+        item = gvmi_policy_plan_next(device->policy, room_bytes, plan);
     while (item != NULL && pin_leased_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
     unpin_victims(&pins);
     return item != NULL && plan->bring_bytes > 0 ? gvmi_keep_object_of(item) : NULL;

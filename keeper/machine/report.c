@@ -15,14 +15,15 @@ static void count_leases(const keep_object *object, gvmi_snapshot_object *info)
     }
 }
 
-/* Of so many chunks, of which these are on the device, and clean there. */
+/* Of so many chunks, of which these are on the device, and clean there, and these in memory that others lend. */
 static void count_bytes(const keep_object *object, uint32_t chunks, uint32_t device,
-                        uint32_t duplicate, gvmi_snapshot_object *info)
+                        uint32_t duplicate, uint32_t lent, gvmi_snapshot_object *info)
 {
     const uint64_t bytes = object->chunk_bytes;
 
     info->device_bytes = device * bytes;
-    info->host_bytes = (chunks - device) * bytes;
+    info->lent_bytes = lent * bytes;
+    info->host_bytes = (chunks - device - lent) * bytes;
     info->duplicate_bytes = duplicate * bytes;
     info->dirty_bytes = info->device_bytes - info->duplicate_bytes;
 }
@@ -36,7 +37,8 @@ void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvmi_snapsh
     info->size_bytes = object->bytes;
     info->reserve_bytes = object->reserve_bytes;
     info->chunk_bytes = object->chunk_bytes;
-    count_bytes(object, object->chunk_count, object->device_chunks, object->duplicate_chunks, info);
+    count_bytes(object, object->chunk_count, object->device_chunks, object->duplicate_chunks,
+                object->lent_chunks, info);
     info->generation = object->generation;
     info->acquires = object->acquires;
     info->evicted_bytes = object->evicted_bytes;
@@ -67,13 +69,14 @@ static void limit_to_opening(const keep_opening *opening, gvmi_snapshot_object *
 {
     const keep_object *object = opening->object;
     const uint32_t chunks = gvmi_keep_opened_chunks(opening);
-    uint32_t device = 0, duplicate = 0;
+    uint32_t device = 0, duplicate = 0, lent = 0;
 
     for (uint32_t i = 0; i < chunks; i++) {
-        device += object->chunks[i].where == GVM_TIER_DEVICE;
-        duplicate += object->chunks[i].where == GVM_TIER_DEVICE && object->chunks[i].clean;
+        device += object->chunks[i].where == KEEP_ON_DEVICE;
+        duplicate += object->chunks[i].where == KEEP_ON_DEVICE && object->chunks[i].clean;
+        lent += object->chunks[i].lent;
     }
-    count_bytes(object, chunks, device, duplicate, info);
+    count_bytes(object, chunks, device, duplicate, lent, info);
     memset(info->name, 0, sizeof info->name);
     info->size_bytes = gvmi_keep_opened_bytes(opening, info->size_bytes);
     info->reserve_bytes = gvmi_keep_opened_bytes(opening, info->reserve_bytes);
@@ -96,9 +99,10 @@ void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_me
 
 static uint8_t chunk_state(const keep_chunk *chunk)
 {
-    const uint8_t state = chunk->where != GVM_TIER_DEVICE ? GVM_CHUNK_HOST
-                          : chunk->clean                  ? GVM_CHUNK_DEVICE | GVM_CHUNK_HOST
-                                                          : GVM_CHUNK_DEVICE;
+    const uint8_t state = chunk->lent                      ? GVM_CHUNK_LENT
+                          : chunk->where != KEEP_ON_DEVICE ? GVM_CHUNK_HOST
+                          : chunk->clean                   ? GVM_CHUNK_DEVICE | GVM_CHUNK_HOST
+                                                           : GVM_CHUNK_DEVICE;
 
     return chunk->op == KEEP_OP_NONE ? state : state | GVM_CHUNK_MOVING;
 }
@@ -142,6 +146,7 @@ void gvmi_keep_describe_device(const gvmi_machine *m, uint32_t index, gvmi_snaps
                            device->place.held_bytes;
     info->free_bytes = device->place.free_bytes;
     info->held_bytes = device->place.held_bytes;
+    info->lent_bytes = device->place.lent_bytes;
     info->evictions = device->evictions;
     info->promotions = device->promotions;
     info->evicted_bytes = device->evicted_bytes;

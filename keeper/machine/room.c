@@ -6,6 +6,8 @@
  * and is released when the object ends. A frame that a process which was cut off may still have
  * (fence.c) is released as soon as no chunk uses it, and is counted until that process is gone.
  *
+ * A frame that a device lends (lend.c) is one of its frames like others: whoever gave it back, the next may have it.
+ *
  * A free frame stays counted in used_bytes until it is dropped: it is memory of the machine. */
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +32,17 @@ uint64_t gvmi_keep_room_bytes(const keep_place *place)
 
 uint32_t gvmi_keep_frame_where(const keep_chunk *chunk)
 {
-    return chunk->where == GVM_TIER_DEVICE ? chunk->device_frame : chunk->away_frame;
+    return chunk->where == KEEP_ON_DEVICE ? chunk->device_frame : chunk->away_frame;
+}
+
+bool gvmi_keep_is_lent(const gvmi_machine *m, uint32_t number)
+{
+    return number != 0 && m->frames[number - 1].lent;
 }
 
 uint32_t gvmi_keep_other_frame(const keep_chunk *chunk)
 {
-    return chunk->where == GVM_TIER_DEVICE ? chunk->away_frame : chunk->device_frame;
+    return chunk->where == KEEP_ON_DEVICE ? chunk->away_frame : chunk->device_frame;
 }
 
 static keep_place *place_of(gvmi_machine *m, const keep_frame *frame)
@@ -158,10 +165,11 @@ uint64_t gvmi_keep_trim(gvmi_machine *m, keep_place *place, uint64_t keep_bytes)
 
 /* ---- taking */
 
-/* Host memory, too, is some device's: the one that copies to and from it. */
+/* Host memory, too, is some device's: the one that copies to and from it. What a device lends is its own. */
 static bool frame_fits_object(const keep_frame *frame, const keep_object *object)
 {
-    return frame->spec.bytes == object->chunk_bytes && frame->spec.device == object->device &&
+    return frame->spec.bytes == object->chunk_bytes &&
+           (frame->spec.tier == GVM_TIER_DEVICE || frame->spec.device == object->device) &&
            (frame->foreign == 0 || frame->foreign == object->id) &&
            (!frame->seen || memcmp(&frame->domain, &object->domain, sizeof frame->domain) == 0);
 }
@@ -188,6 +196,38 @@ static bool has_room(const keep_place *place, uint64_t bytes)
     return place->used_bytes <= place->budget_bytes && bytes <= place->budget_bytes - place->used_bytes;
 }
 
+static void list_borrower(gvmi_machine *m, keep_object *object)
+{
+    object->borrowers_prev = NULL;
+    object->borrowers_next = m->borrowers;
+    if (m->borrowers != NULL)
+        m->borrowers->borrowers_prev = object;
+    m->borrowers = object;
+}
+
+static void unlist_borrower(gvmi_machine *m, keep_object *object)
+{
+    if (object->borrowers_prev != NULL)
+        object->borrowers_prev->borrowers_next = object->borrowers_next;
+    else
+        m->borrowers = object->borrowers_next;
+    if (object->borrowers_next != NULL)
+        object->borrowers_next->borrowers_prev = object->borrowers_prev;
+}
+
+static void set_chunk_lent(gvmi_machine *m, keep_object *object, keep_chunk *chunk, bool lent)
+{
+    const uint32_t before = object->lent_chunks;
+
+    object->lent_chunks += lent;
+    object->lent_chunks -= chunk->lent;
+    chunk->lent = lent;
+    if (before == 0 && object->lent_chunks > 0)
+        list_borrower(m, object);
+    else if (before > 0 && object->lent_chunks == 0)
+        unlist_borrower(m, object);
+}
+
 static void list_duplicated(gvmi_machine *m, keep_object *object)
 {
     object->duplicated_prev = NULL;
@@ -207,15 +247,16 @@ static void unlist_duplicated(gvmi_machine *m, keep_object *object)
         object->duplicated_next->duplicated_prev = object->duplicated_prev;
 }
 
-void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk, gvm_tier where,
+void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk, keep_where where,
                          bool clean)
 {
     const uint32_t before = object->duplicate_chunks;
 
-    object->duplicate_chunks -= chunk->clean && chunk->where == GVM_TIER_DEVICE;
+    object->duplicate_chunks -= chunk->clean && chunk->where == KEEP_ON_DEVICE;
     chunk->where = (uint8_t)where;
     chunk->clean = clean;
-    object->duplicate_chunks += clean && where == GVM_TIER_DEVICE;
+    object->duplicate_chunks += clean && where == KEEP_ON_DEVICE;
+    set_chunk_lent(m, object, chunk, where == KEEP_AWAY && gvmi_keep_is_lent(m, chunk->away_frame));
     if (before == 0 && object->duplicate_chunks > 0)
         list_duplicated(m, object);
     else if (before > 0 && object->duplicate_chunks == 0)
@@ -225,7 +266,7 @@ void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk
 /* The chunk's host copy is only a duplicate, and nobody has it mapped. */
 static bool is_spare(const keep_chunk *chunk)
 {
-    return chunk->clean && chunk->where == GVM_TIER_DEVICE &&
+    return chunk->clean && chunk->where == KEEP_ON_DEVICE &&
            (chunk->op == KEEP_OP_NONE ||
             (chunk->op == KEEP_OP_IN_MAP && chunk->unmaps == 0 && !chunk->send));
 }
@@ -240,7 +281,7 @@ static bool drop_clean_copy(gvmi_machine *m)
             if (is_spare(chunk)) {
                 const uint32_t frame = chunk->away_frame;
 
-                gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
+                gvmi_keep_set_chunk(m, object, chunk, (keep_where)chunk->where, false);
                 chunk->away_frame = 0;
                 gvmi_keep_give_frame(m, frame, true);
                 return true;
@@ -249,9 +290,9 @@ static bool drop_clean_copy(gvmi_machine *m)
     return false;
 }
 
-uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_tier tier, bool *make)
+static uint32_t take_frame(gvmi_machine *m, const keep_object *object, keep_place *place,
+                           uint32_t device, bool *make)
 {
-    keep_place *place = gvmi_keep_place(m, tier, object->device);
     const uint64_t bytes = object->chunk_bytes;
     keep_frame *frame = take_free_frame(m, place, object);
 
@@ -260,15 +301,33 @@ uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_ti
         /* Free, but not for this object. Only if it helps: making host memory again takes 0.3 s a GiB. */
         if (gvmi_keep_room_bytes(place) >= bytes)
             (void)gvmi_keep_trim(m, place, place->free_bytes > bytes ? place->free_bytes - bytes : 0);
-        else if (tier != GVM_TIER_HOST || !drop_clean_copy(m))
+        else if (place->tier != GVM_TIER_HOST || !drop_clean_copy(m))
             return 0;
         frame = take_free_frame(m, place, object);
     }
     if (frame == NULL) {
         *make = true;
-        frame = new_frame(m, place, object->device, bytes);
+        frame = new_frame(m, place, device, bytes);
     }
     return frame == NULL ? 0 : frame->spec.frame;
+}
+
+uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_tier tier, bool *make)
+{
+    return take_frame(m, object, gvmi_keep_place(m, tier, object->device), object->device, make);
+}
+
+uint32_t gvmi_keep_take_lent_frame(gvmi_machine *m, const keep_object *object, uint32_t lender,
+                                   bool *make)
+{
+    keep_place *place = &m->devices[lender].place;
+    const uint32_t number = take_frame(m, object, place, lender, make);
+
+    if (number == 0)
+        return 0;
+    gvmi_keep_frame(m, number)->lent = true;
+    place->lent_bytes += object->chunk_bytes;
+    return number;
 }
 
 void gvmi_keep_charge_holder(const keep_frame *frame)
@@ -284,6 +343,9 @@ void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made)
     keep_frame *frame = gvmi_keep_frame(m, number);
 
     GVM_ASSERT(frame->state == KEEP_FRAME_USED);
+    if (frame->lent)
+        place_of(m, frame)->lent_bytes -= frame->spec.bytes;
+    frame->lent = false;
     if (!made) { /* there is nothing to be dropped, and nobody was sent it */
         place_of(m, frame)->used_bytes -= frame->spec.bytes;
         forget_frame(m, frame);
@@ -343,11 +405,22 @@ void gvmi_keep_frame_seen(gvmi_machine *m, uint32_t number, const keep_opening *
     }
 }
 
+static void drop_free_foreign(gvmi_machine *m, const keep_place *place, const keep_object *object)
+{
+    for (uint32_t number = place->first_free, next; number != 0; number = next) {
+        keep_frame *frame = gvmi_keep_frame(m, number);
+
+        next = frame->next;
+        if (frame->foreign != object->id)
+            continue;
+        unlist_free(m, frame);
+        drop_frame(m, frame);
+    }
+}
+
 /* Taints its own frames of that kind, so that they are dropped, and drops those that are free. */
 void gvmi_keep_drop_foreign(gvmi_machine *m, keep_object *object)
 {
-    keep_place *places[] = {&m->host, &m->devices[object->device].place};
-
     if (!object->foreign)
         return;
     for (uint32_t i = 0; i < object->chunk_count; i++) {
@@ -357,16 +430,9 @@ void gvmi_keep_drop_foreign(gvmi_machine *m, keep_object *object)
             if (frames[f] != 0 && gvmi_keep_frame(m, frames[f])->foreign != 0)
                 gvmi_keep_taint(m, frames[f]);
     }
-    for (unsigned p = 0; p < 2; p++)
-        for (uint32_t number = places[p]->first_free, next; number != 0; number = next) {
-            keep_frame *frame = gvmi_keep_frame(m, number);
-
-            next = frame->next;
-            if (frame->foreign != object->id)
-                continue;
-            unlist_free(m, frame);
-            drop_frame(m, frame);
-        }
+    drop_free_foreign(m, &m->host, object);
+    for (uint32_t d = 0; d < m->config.device_count; d++)
+        drop_free_foreign(m, &m->devices[d].place, object);
 }
 
 /* ---- host frames ahead of need: the driver takes 0.3 s a GiB to make them */

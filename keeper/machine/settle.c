@@ -25,6 +25,7 @@ static void end_room_wait(gvmi_machine *m, keep_device *device, uint32_t frame, 
     device->first_room = room->next;
     if (device->first_room == NULL)
         device->last_room = NULL;
+    device->wanted_bytes -= object->chunk_bytes;
     if (chunk->op == KEEP_OP_IN_ROOM && frame != 0)
         gvmi_keep_start_copy_in(m, object, room->chunk, frame, make);
     else if (chunk->op == KEEP_OP_IN_ROOM)
@@ -72,10 +73,12 @@ static void serve_room(gvmi_machine *m, keep_device *device)
             continue;
         }
         frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
-        if (frame == 0 && device->leaving > 0)
+        if (frame == 0)
+            gvmi_keep_recall_wanted(m, device);
+        if (frame == 0 && device->leaving_bytes > 0)
             return; /* some will be free soon */
         if (frame == 0 && grows)
-            frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
+            frame = gvmi_keep_take_away_frame(m, object, &make);
         if (frame == 0 && grows && (gvmi_keep_room_comes(m) || m->marked != NULL))
             return; /* an object that is marked may be freed, too */
         if (frame == 0 && grows && put_moves_first(device))

@@ -21,7 +21,10 @@ void gvmi_keep_cut_chunks(gvmi_machine *m, keep_object *object, uint32_t count)
         chunk->send = true;
         object->sending++;
         object->moving++;
-        m->devices[object->device].leaving += chunk->device_frame != 0;
+        if (chunk->device_frame != 0)
+            gvmi_keep_count_leaving(m, chunk->device_frame, true);
+        if (chunk->lent)
+            gvmi_keep_count_leaving(m, chunk->away_frame, true);
     }
     object->bytes = count * object->chunk_bytes;
     object->generation++;
@@ -34,9 +37,12 @@ static void free_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
     const uint32_t frames[] = {chunk->device_frame, chunk->away_frame};
 
     GVM_ASSERT(chunk->op == KEEP_OP_NONE && chunk->waits == 0 && chunk->twin_frame == 0);
-    gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
-    object->device_chunks -= chunk->where == GVM_TIER_DEVICE;
-    m->devices[object->device].leaving -= chunk->device_frame != 0;
+    object->device_chunks -= chunk->where == KEEP_ON_DEVICE;
+    if (chunk->device_frame != 0)
+        gvmi_keep_count_leaving(m, chunk->device_frame, false);
+    if (chunk->lent)
+        gvmi_keep_count_leaving(m, chunk->away_frame, false);
+    gvmi_keep_set_chunk(m, object, chunk, KEEP_NOWHERE, false);
     for (unsigned f = 0; f < 2; f++)
         if (frames[f] != 0)
             gvmi_keep_give_frame(m, frames[f], true);

@@ -11,11 +11,13 @@
  *   report.c    figures of one object, client, device
  *   names.c     names and links
  *   openings.c  one client's use of one object
+ *   balance.c   what moves though no client asks for it: lent memory that is recalled, and budgets
  *   maps.c      MAPs: clients are sent where chunks are
  *   moves.c     chunks on their way
  *   fence.c     what clients hold that were cut off
  *   shrink.c    chunks given back from the end
  *   plans.c     what the policy would move
+ *   lend.c      memory that devices lend each other
  *   room.c      frames and budgets
  *   waits.c     the queues of requests
  *   permits.c   lease states, permits, lease words
@@ -29,15 +31,16 @@
  * An event handler changes what it must and marks objects as needing another look; gvmi_keep_settle()
  * then looks until nothing changes any more. So no function calls itself through others.
  *
- * I1  a frame in use belongs to exactly one chunk, in the role (device or host) its tier says or
+ * I1  a frame in use belongs to exactly one chunk, in the role (device or away) its tier says or
  *     as its duplicate, and is of the object's device: host frames, too, are mapped for the one
- *     device that copies them.
+ *     device that copies them. A frame that is lent is of another device, which may lend to the
+ *     object's, and away.
  * I2  used_bytes of a device, and of the host, is the sum over its frames that are not unused, and
  *     at most the configured budget (a lowered one may be exceeded until moves are over).
  * I3  an object is FROZEN iff chunks of it are on their way to other frames, or its move is ending.
  * I4  SHARED: no permit of the object allows writing. EXCLUSIVE: only its writer's allows anything.
  *     DRAINING, FROZEN: none allows anything, all are REVOKED.
- * I5  a chunk is where its `where` says: it has that frame; clean implies both frames. One that was
+ * I5  a chunk is where its `where` says: it has that frame; clean implies both, one of the host. One that was
  *     moved out keeps its device frame no longer than somebody may have that mapped.
  *     Of an untracked object that is not sealed none is clean, but while it is FROZEN.
  * I6  waits of a chunk is the number of MAPs with it that were sent and not answered by MAPPED, and
@@ -62,6 +65,9 @@
  * I15 an object is unserved iff it is in the list of those.
  * I16 an opening with a permit, or with a lease that was granted, follows all chunks. No chunk's mark is above
  *     its object's, and no mark above the machine's (gvmi_keep_follows()).
+ * I17 a place's lent_bytes are those of its frames that are lent; an object's lent_chunks are those that
+ *     are in one, and it is in the list of borrowers iff there are any; a device's leaving_bytes and
+ *     wanted_bytes are what check.c says.
  */
 #ifndef GVMI_KEEPER_MACHINE_STATE_H
 #define GVMI_KEEPER_MACHINE_STATE_H
@@ -126,6 +132,7 @@ typedef enum keep_lease_event {
 #define KEEP_SERVED_MAX 256u      /* requests for leases, in an event or a turn */
 #define KEEP_FREED_LINKS_MAX 512u /* of those that have ended, in a turn */
 #define KEEP_PLAN_TRIES_MAX 8 /* further plans of an event, when victims turned out to be leased */
+#define KEEP_LOOKS_MAX 65536u /* at chunks and openings, for memory that can be recalled */
 #define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
 
 /* ---- what users have allowances of: X(NAME, limit, set aside, what, what to do about it). What is set
@@ -182,6 +189,7 @@ typedef struct keep_frame {
     bool tainted; /* it could not be written down who may have it: never to be used again */
     bool dropped; /* HELD: its DROP was sent */
     bool unsafe;  /* it could not be written down who may write it: as if it had writers for ever */
+    bool lent;    /* USED: by a chunk of another device's object */
     keep_domain domain;
     uint64_t foreign; /* id of the object for which another user's process was sent it; 0: none */
     uint32_t holders; /* clients that may have it mapped, whatever they say (keep_hold) */
@@ -197,6 +205,7 @@ typedef struct keep_place {
     uint64_t budget_bytes;                       /* in force */
     uint64_t limit_bytes;                        /* configured */
     uint64_t used_bytes, free_bytes, held_bytes; /* used: all frames, with free and held ones */
+    uint64_t lent_bytes; /* of a device: used by chunks of other devices' objects */
     uint32_t first_free;
 } keep_place;
 
@@ -218,12 +227,14 @@ typedef enum keep_op {
     KEEP_OP_CUT, /* the object shrinks: clients are to unmap it, then its frames are free */
 } keep_op;
 
+typedef enum keep_where { KEEP_NOWHERE, KEEP_ON_DEVICE, KEEP_AWAY } keep_where;
 typedef struct keep_chunk {
-    uint32_t device_frame, away_frame; /* away: of the host. 0: none */
+    uint32_t device_frame, away_frame; /* away: of the host, or lent by another device. 0: none */
     uint32_t twin_frame; /* RENEW_COPY: the frame to come; RENEW_MAP, IN_MAP: one that is left; or 0 */
-    uint8_t where;       /* gvm_tier */
+    uint8_t where;       /* keep_where; NOWHERE: clients do not know it yet */
     uint8_t op;          /* keep_op */
     bool clean;          /* both frames have the same bytes */
+    bool lent;           /* it is AWAY, in a frame that is lent */
     bool make;           /* MAKE_WAIT: the frame does not exist yet */
     bool unsafe;         /* IN: the host frame had writers when the copy began */
     bool send;           /* a MAP of it is to be sent at the end of the event */
@@ -302,9 +313,11 @@ struct keep_object {
     uint32_t chunk_count;  /* made and known to clients */
     uint32_t chunk_places; /* of chunks[]: with those being made */
     keep_chunk *chunks;
-    uint32_t device_chunks;    /* of chunk_count, where == GVM_TIER_DEVICE */
+    uint32_t device_chunks;    /* of chunk_count, where == KEEP_ON_DEVICE */
     uint32_t duplicate_chunks; /* of them, those that are clean */
-    uint64_t unmapped_mark;    /* the highest of its chunks, ended ones included */
+    uint32_t lent_chunks;      /* of chunk_count, in memory that other devices lend */
+    keep_object *borrowers_prev, *borrowers_next; /* while there are any */
+    uint64_t unmapped_mark; /* the highest of its chunks, ended ones included */
     keep_object *duplicated_prev, *duplicated_next; /* while there are any */
     void *metadata;
     uint32_t metadata_bytes;
@@ -512,7 +525,9 @@ typedef struct keep_device {
     keep_place place;
     gvmi_policy *policy;
     keep_room *first_room, *last_room;
-    uint32_t leaving; /* chunks with an OUT that have a device frame yet: room may come */
+    uint64_t wanted_bytes;  /* of the chunks in that queue */
+    uint64_t leaving_bytes; /* of its frames that chunks are about to leave: room may come */
+    bool recall_short; /* until the next look: not all that was wanted back could be recalled */
     uint32_t arriving; /* chunks with an IN and a frame: then their host frames can be done without */
     uint64_t evictions, promotions, evicted_bytes, promoted_bytes;
     uint64_t driver_free_bytes, driver_total_bytes;
@@ -536,6 +551,7 @@ struct gvmi_machine {
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
     uint64_t mapping_bytes;                /* host_bytes of all of them */
     keep_object *duplicated;               /* those with duplicate_chunks */
+    keep_object *borrowers;                /* those with lent_chunks */
     void *names, *links;                   /* tsearch(3) */
     keep_links *ended_links;               /* to be freed */
     uint64_t object_ids, client_ids, stamps, serials, job_ids, marks;
@@ -674,18 +690,22 @@ bool gvmi_keep_mode_allows(const gvmi_machine *m, const keep_client *client,
 
 /* ---- room.c */
 keep_place *gvmi_keep_place(gvmi_machine *m, gvm_tier tier, uint32_t device);
-/* The frame that the chunk's `where` says, and the one of the other tier; 0: none. */
+/* The frame that the chunk's `where` says, and the other one; 0: none. */
 uint32_t gvmi_keep_frame_where(const keep_chunk *chunk);
 uint32_t gvmi_keep_other_frame(const keep_chunk *chunk);
 /* A client that was cut off may still write to the frame. */
 bool gvmi_keep_has_writers(gvmi_machine *m, uint32_t number);
-/* Changes where a chunk is, and whether its host copy is clean. */
-void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk, gvm_tier where,
+/* It is lent; 0: no. */
+bool gvmi_keep_is_lent(const gvmi_machine *m, uint32_t number);
+/* Changes where a chunk is, and whether its host copy is clean. Its frames are as they are to be then. */
+void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk, keep_where where,
                          bool clean);
 /* Of the budget, what no chunk uses and nobody holds. */
 uint64_t gvmi_keep_room_bytes(const keep_place *place);
-/* A frame for a chunk of the object, USED; *make: it does not exist yet. 0: there is no room. */
+/* A frame for a chunk of the object, USED; *make: it does not exist yet. 0: there is no room. The second: lent. */
 uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_tier tier, bool *make);
+uint32_t gvmi_keep_take_lent_frame(gvmi_machine *m, const keep_object *object, uint32_t lender,
+                                   bool *make);
 /* The chunk needs it no more. made: it exists. */
 void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made);
 /* The frame goes from a chunk to those who hold it: one of their users is charged. */
@@ -702,6 +722,18 @@ uint64_t gvmi_keep_trim(gvmi_machine *m, keep_place *place, uint64_t keep_bytes)
 void gvmi_keep_make_ahead(gvmi_machine *m);
 void gvmi_keep_ahead_done(gvmi_machine *m, uint32_t frame, gvm_status status);
 bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
+
+/* ---- lend.c */
+/* A frame for a chunk of the object, of the device that has most to spare; 0: none lends one. */
+uint32_t gvmi_keep_borrow_frame(gvmi_machine *m, const keep_object *object, bool *make);
+/* Likewise, or a host frame. */
+uint32_t gvmi_keep_take_away_frame(gvmi_machine *m, const keep_object *object, bool *make);
+/* What the object's device and its lenders have together. */
+uint64_t gvmi_keep_reach_bytes(const gvmi_machine *m, const keep_object *object);
+/* What the device lends to the object and can be recalled now; its room, with all that can be. */
+uint64_t gvmi_keep_recallable_bytes(const gvmi_machine *m, const keep_object *object,
+                                    const keep_device *lender);
+uint64_t gvmi_keep_own_room_bytes(gvmi_machine *m, keep_device *device);
 
 /* ---- permits.c */
 bool gvmi_keep_step(keep_lease_state state, keep_lease_event event, keep_lease_state *next);
@@ -804,8 +836,24 @@ void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_me
 void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening);
 
+/* ---- balance.c */
+/* Begins to move chunks out of what the device lends, as many bytes as wait for frames of it, or as can be. */
+void gvmi_keep_recall_wanted(gvmi_machine *m, keep_device *lender);
+void gvmi_keep_rebalance(gvmi_machine *m);
+
 /* ---- moves.c */
-uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool *host_full);
+/* Does it leave lent memory, and not for its device? Then it is unmapped, as one that is evicted. */
+bool gvmi_keep_leaves_lent(const gvmi_machine *m, const keep_chunk *chunk);
+/* Of a FROZEN object, out of what the device lends: home if there is room, or to the host. */
+uint64_t gvmi_keep_recall_chunks(gvmi_machine *m, keep_object *object, const keep_device *lender,
+                                 uint64_t bytes, bool *host_full);
+/* Likewise all chunks that are not on the host, to the host. */
+void gvmi_keep_move_to_host(gvmi_machine *m, keep_object *object, bool *host_full);
+/* A frame of a device that a chunk is about to leave, or leaves no more. */
+void gvmi_keep_count_leaving(gvmi_machine *m, uint32_t frame, bool more);
+/* Begins to move chunks from the device of a FROZEN object. to_host: not to memory that another device lends. */
+uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool to_host,
+                                bool *host_full);
 /* Moves chunks of a FROZEN object out of frames that have writers, as far as there is room; returns
  * whether anything was begun. */
 bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object);
@@ -831,7 +879,6 @@ void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object);
 void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object);
 /* Nothing of a FROZEN object moves any more: permits come back. */
 void gvmi_keep_thaw(gvmi_machine *m, keep_object *object);
-void gvmi_keep_rebalance(gvmi_machine *m);
 void gvmi_keep_resident(gvmi_machine *m, keep_object *object);
 
 /* ---- openings.c */

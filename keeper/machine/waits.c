@@ -11,7 +11,7 @@
 
 bool gvmi_keep_waits_for_host(const keep_wait *wait)
 {
-    return wait->for_cpu && wait->object->device_chunks > 0;
+    return wait->for_cpu && wait->object->device_chunks + wait->object->lent_chunks > 0;
 }
 
 /* Readers of an untracked object may write, so its seal waits for them, too. A chunk that leaves the device waits for all. */

@@ -38,6 +38,7 @@ typedef struct gvmi_snapshot_device {
     uint64_t leased_bytes, dirty_bytes, held_bytes, host_backed_bytes;
     uint64_t evictions, promotions, evicted_bytes, promoted_bytes;
     uint64_t driver_free_bytes, driver_total_bytes;
+    uint64_t lent_bytes;
 } gvmi_snapshot_device;
 
 /* Also what INFO has. */
@@ -55,6 +56,7 @@ typedef struct gvmi_snapshot_object {
     uint8_t sealed, kept, moving, untracked, fenced, foreign;
     uint8_t reserved[2];
     uint8_t metadata_start[GVMI_SNAPSHOT_METADATA_BYTES]; /* zeros behind its end */
+    uint64_t lent_bytes;
 } gvmi_snapshot_object;
 
 typedef struct gvmi_snapshot_client {

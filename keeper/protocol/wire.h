@@ -33,7 +33,7 @@
 
 #define GVMI_WIRE_MAGIC 0x70656b6d7667ull /* "gvmkep" */
 /* Raised once between two releases; 0.1.0 had 5, 0.2.0 had 7. */
-#define GVMI_WIRE_VERSION 8u
+#define GVMI_WIRE_VERSION 9u
 #define GVMI_WIRE_CHUNKS_MAX 64u /* of one MAP */
 #define GVMI_WIRE_TAIL_BYTES_MAX 4096u
 #define GVMI_WIRE_TEXT_BYTES 200u
@@ -296,9 +296,9 @@ _Static_assert(sizeof(gvmi_wire_trim) == 16, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_quota) == 16, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_value) == 8, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_failed) == 8 + GVMI_WIRE_TEXT_BYTES, "layout of the wire");
-/* Name, 12 members of 64 bits, 10 of 32 and 8 bytes. */
+/* Name, 13 members of 64 bits, 10 of 32 and 8 bytes. */
 _Static_assert(sizeof(gvmi_wire_info) ==
-                   GVM_NAME_BYTES_MAX + 12 * 8 + 10 * 4 + 8 + GVM_METADATA_START_BYTES,
+                   GVM_NAME_BYTES_MAX + 13 * 8 + 10 * 4 + 8 + GVM_METADATA_START_BYTES,
                "layout of the wire");
 
 #define GVMI_WIRE_MEMBER(name, value, from, body, tail, fds) gvmi_wire_##body name;

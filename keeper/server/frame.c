@@ -43,6 +43,7 @@ struct gvmi_frames {
     gvmi_mutex lock;
     pthread_cond_t reaped; /* reapers[t] has become 0 */
     gvm_device *devices[GVMI_DEVICES_MAX];
+    uint32_t peers[GVMI_DEVICES_MAX];
     int fd_limit;
     frame **table;
     uint32_t capacity;
@@ -52,8 +53,8 @@ struct gvmi_frames {
     uint64_t bytes[GVMI_DEVICES_MAX][TIERS];
 };
 
-gvm_status gvmi_frames_create(gvm_device *const *devices, uint32_t device_count, int fd_limit,
-                              gvmi_frames **out)
+gvm_status gvmi_frames_create(gvm_device *const *devices, const uint32_t *peers,
+                              uint32_t device_count, int fd_limit, gvmi_frames **out)
 {
     gvmi_frames *frames = calloc(1, sizeof *frames);
 
@@ -63,6 +64,7 @@ gvm_status gvmi_frames_create(gvm_device *const *devices, uint32_t device_count,
     gvmi_mutex_init(&frames->lock, GVMI_RANK_FRAMES);
     pthread_cond_init(&frames->reaped, NULL);
     memcpy(frames->devices, devices, device_count * sizeof(gvm_device *));
+    memcpy(frames->peers, peers, device_count * sizeof *peers);
     frames->fd_limit = fd_limit;
     *out = frames;
     return GVM_OK;
@@ -96,6 +98,9 @@ static gvm_status pool_create(const gvmi_frames *frames, const gvmi_frame_spec *
     status = gvmi_buffer_new(frames->devices[spec->device], &buffer_spec, &p->buffer);
     if (status != GVM_OK)
         goto fail_free;
+    for (uint32_t d = 0; d < GVMI_DEVICES_MAX && spec->tier == GVM_TIER_DEVICE; d++)
+        if ((frames->peers[spec->device] >> d & 1) != 0)
+            gvmi_buffer_add_peer(p->buffer, frames->devices[d]);
     p->device = spec->device;
     p->tier = spec->tier;
     p->frame_bytes = spec->bytes;

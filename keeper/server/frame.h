@@ -20,12 +20,13 @@
 
 typedef struct gvmi_frames gvmi_frames;
 
-/* devices[i] is the device that frames call i; they stay open as long as the frames. fd_limit: a
+/* devices[i] is the device that frames call i; they stay open as long as the frames. peers[i]: a bit for each of them that copies to
+ * or from frames on it, which can be granted access. fd_limit: a
  * frame whose fd would be numbered so or higher is refused, so that there are some left for clients.
  *
  * GVM_E_NOMEM */
-gvm_status gvmi_frames_create(gvm_device *const *devices, uint32_t device_count, int fd_limit,
-                              gvmi_frames **out);
+gvm_status gvmi_frames_create(gvm_device *const *devices, const uint32_t *peers,
+                              uint32_t device_count, int fd_limit, gvmi_frames **out);
 
 /* Gives all memory back. What other threads made must be over, and copies too. */
 void gvmi_frames_destroy(gvmi_frames *frames);

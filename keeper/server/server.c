@@ -63,6 +63,10 @@ static gvm_status check_options(const gvm_keeper_options *o)
         return gvm_error_set(GVM_E_INVALID, "unknown keeper flags %#x", (unsigned)o->flags);
     if (o->quota_count > 0 && o->quotas == NULL)
         return gvm_error_set(GVM_E_INVALID, "quotas is NULL");
+    if (o->reserved != 0)
+        return gvm_error_set(GVM_E_INVALID, "reserved is %u, not 0", (unsigned)o->reserved);
+    if (o->lenders == NULL && o->lender_count > 0)
+        return gvm_error_set(GVM_E_INVALID, "lenders is NULL");
     for (uint32_t i = 0; i < o->quota_count; i++)
         if (o->quotas[i].reserved != 0)
             return gvm_error_set(GVM_E_INVALID, "the quota of user %u has reserved %u, not 0",
@@ -238,15 +242,80 @@ static gvm_status open_devices(gvm_keeper *server, const gvm_keeper_options *o)
     return status;
 }
 
+/* ---- lending */
+
+static gvm_status check_lenders(const gvm_keeper *server, const gvm_keeper_options *o)
+{
+    for (uint32_t i = 0; o->lenders != NULL && i < o->lender_count; i++) {
+        uint32_t d = 0;
+
+        while (d < server->config.device_count && server->config.devices[d].ordinal != o->lenders[i])
+            d++;
+        if (d == server->config.device_count)
+            return gvm_error_set(GVM_E_INVALID, "device %d is to lend memory, but is not served",
+                                 (int)o->lenders[i]);
+    }
+    return GVM_OK;
+}
+
+static bool is_lender(const gvm_keeper_options *o, int32_t ordinal)
+{
+    bool found = o->lenders == NULL;
+
+    for (uint32_t i = 0; i < o->lender_count && !found; i++)
+        found = o->lenders[i] == ordinal;
+    return found;
+}
+
+/* Does one device reach the other's memory, with atomics, as its own? Over a link without them, which is hardly faster than that to
+ * the host, programs would find other atomics on lent memory than on their device. */
+static bool reaches(const gvm_device *device, const gvm_device *other)
+{
+    int can = 0, atomics = 0;
+
+    return gvmi_cu->cuDeviceCanAccessPeer(&can, device->cu, other->cu) == CUDA_SUCCESS && can != 0 &&
+           gvmi_cu->cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+                                            device->cu, other->cu) == CUDA_SUCCESS &&
+           atomics != 0;
+}
+
+/* Both ways: the lender copies what it gets, and the other what it gets back. */
+static gvm_status find_lenders(gvm_keeper *server, const gvm_keeper_options *o)
+{
+    gvmi_machine_config *config = &server->config;
+    gvm_status status = check_lenders(server, o);
+
+    for (uint32_t d = 0; d < config->device_count && status == GVM_OK; d++)
+        for (uint32_t lender = 0; lender < config->device_count; lender++)
+            if (lender != d && is_lender(o, config->devices[lender].ordinal) &&
+                reaches(server->devices[d], server->devices[lender]) &&
+                reaches(server->devices[lender], server->devices[d]))
+                config->devices[d].lenders |= 1u << lender;
+    return status;
+}
+
+/* Of each device those that lend to it, and to which it lends. */
+static void find_peers(const gvmi_machine_config *config, uint32_t peers[GVMI_DEVICES_MAX])
+{
+    memset(peers, 0, GVMI_DEVICES_MAX * sizeof peers[0]);
+    for (uint32_t d = 0; d < config->device_count; d++)
+        for (uint32_t other = 0; other < config->device_count; other++)
+            if (((config->devices[d].lenders >> other | config->devices[other].lenders >> d) & 1) != 0)
+                peers[d] |= 1u << other;
+}
+
 /* ---- threads and what they share */
 
 /* others: more users than the keeper's own may connect. */
 static gvm_status start_movers(gvm_keeper *server, bool others)
 {
     const int frame_limit = frame_fd_limit(&server->config);
-    gvm_status status = gvmi_frames_create(server->devices, server->config.device_count,
-                                           frame_limit, &server->frames);
+    uint32_t peers[GVMI_DEVICES_MAX];
+    gvm_status status;
 
+    find_peers(&server->config, peers);
+    status = gvmi_frames_create(server->devices, peers, server->config.device_count, frame_limit,
+                                &server->frames);
     note_descriptors(server, frame_limit);
     gvmi_passing_start(server);
     note_passing(server, others);
@@ -414,6 +483,8 @@ static gvm_status server_start(gvm_keeper *server, const gvm_keeper_options *o)
     gvmi_identity_read(&server->identity);
     server->log = (gvmi_log){.write = o->log, .context = o->log_context};
     status = open_devices(server, o);
+    if (status == GVM_OK)
+        status = find_lenders(server, o);
     if (status == GVM_OK)
         status = start_listening(server, o);
     if (status == GVM_OK)

@@ -33,6 +33,7 @@
     X(cuDeviceTotalMem, cuDeviceTotalMem_v2, 3020, REQUIRED, (size_t *bytes, CUdevice dev), (bytes, dev)) \
     X(cuDeviceGetAttribute, cuDeviceGetAttribute, 2000, REQUIRED, (int *value, CUdevice_attribute attribute, CUdevice dev), (value, attribute, dev)) \
     X(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer, 4000, REQUIRED, (int *can, CUdevice dev, CUdevice peer), (can, dev, peer)) \
+    X(cuDeviceGetP2PAttribute, cuDeviceGetP2PAttribute, 8000, OPTIONAL, (int *value, CUdevice_P2PAttribute attribute, CUdevice src, CUdevice dst), (value, attribute, src, dst)) \
     /* contexts: the primary one of each device, as the CUDA runtime uses it; and those that programs create */ \
     X(cuCtxCreate, cuCtxCreate_v4, 12050, OPTIONAL, (CUcontext *ctx, CUctxCreateParams *create, unsigned int flags, CUdevice dev), (ctx, create, flags, dev)) \
     X(cuCtxCreate_v3, cuCtxCreate_v3, 11040, OPTIONAL, (CUcontext *ctx, CUexecAffinityParam *affinities, int count, unsigned int flags, CUdevice dev), (ctx, affinities, count, flags, dev)) \

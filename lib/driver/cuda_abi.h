@@ -126,6 +126,10 @@
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 128) \
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 134) \
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 141) \
+    X(CUdevice_P2PAttribute, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, 1) \
+    X(CUdevice_P2PAttribute, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 2) \
+    X(CUdevice_P2PAttribute, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 3) \
+    X(CUdevice_P2PAttribute, CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED, 4) \
     X(CUctx_flags, CU_CTX_SCHED_AUTO, 0) \
     X(CUctx_flags, CU_CTX_SCHED_SPIN, 1) \
     X(CUctx_flags, CU_CTX_SCHED_YIELD, 2) \
@@ -311,6 +315,7 @@ enum gvmi_cuda_macro { GVMI_CUDA_MACROS(GVMI_ENUMERATOR) };
 #undef GVMI_ENUMERATOR
 
 typedef int CUdevice_attribute;
+typedef int CUdevice_P2PAttribute;
 typedef int CUstreamCaptureStatus;
 typedef int CUstreamCaptureMode;
 typedef int CUmemLocationType;

@@ -8,6 +8,7 @@
  * real device they fault while their rights change, which they would where a patch's seal has left
  * chunks writable (sharing/update.c).
  */
+#include "base/assert.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "memory/buffer.h"
@@ -195,6 +196,13 @@ gvm_status gvmi_buffer_grant(gvm_buffer *handle, gvm_device *peer, gvm_access ac
     gvmi_unlock(&buffer->lock);
     gvmi_buffer_drop(buffer);
     return status;
+}
+
+void gvmi_buffer_add_peer(gvm_buffer *buffer, gvm_device *peer)
+{
+    GVM_ASSERT(buffer->grant_count < GVMI_GRANTS_MAX && find_grant(buffer, peer) == buffer->grant_count);
+    gvmi_device_retain(peer);
+    buffer->grants[buffer->grant_count++] = (gvmi_grant){.peer = peer, .access = GVM_ACCESS_READWRITE};
 }
 
 gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer_handle, gvm_access access)

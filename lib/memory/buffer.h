@@ -220,6 +220,10 @@ gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint6
 gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gvm_access access);
 gvm_status gvmi_buffer_grant(gvm_buffer *handle, gvm_device *peer, gvm_access access);
 
+/* Gives a peer that could be granted it read-write access to a new buffer, before memory is put behind that. There are fewer
+ * than GVMI_GRANTS_MAX so far. */
+GVMI_API void gvmi_buffer_add_peer(gvm_buffer *buffer, gvm_device *peer);
+
 /* Gives the processor access to the chunks in host memory, those that come later too. *bytes: how much it may access
  * from the buffer's start on. Errors are those of mapping; after one, chunks that come later are not accessible. */
 gvm_status gvmi_buffer_open_to_cpu(gvm_buffer *buffer, uint64_t *bytes);

@@ -233,6 +233,18 @@ CASE(device_is_no_peer_of_itself)
            CUDA_ERROR_INVALID_DEVICE);
 }
 
+CASE(device_peer_attributes_are_not_of_one_device)
+{
+    int value = 7;
+    EXPECT(cu->cuDeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+                                       machine.device, machine.device),
+           CUDA_ERROR_INVALID_DEVICE);
+    EXPECT(cu->cuDeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+                                       machine.device, machine.device_count),
+           CUDA_ERROR_INVALID_DEVICE);
+    EXPECT_U64(value, 7);
+}
+
 CASE(device_peers_reach_each_other)
 {
     int there = -1, back = -1;

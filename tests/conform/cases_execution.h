@@ -22,6 +22,7 @@
     X(device_attributes_are_what_gvmem_relies_on, 0) \
     X(device_attribute_unknown_refused, 0) \
     X(device_is_no_peer_of_itself, 0) \
+    X(device_peer_attributes_are_not_of_one_device, 0) \
     X(device_peers_reach_each_other, PAIR) \
     /* case_context.c */ \
     X(context_is_active_while_retained, BARE) \

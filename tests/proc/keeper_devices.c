@@ -41,8 +41,10 @@ static fixture w;
 
 static bool begin(void)
 {
+    const int32_t none[] = {0}; /* keeper_lending.c is about lending */
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = "",
+                                        .lenders = none,
                                         .device_budget_bytes = BUDGET_BYTES,
                                         .host_budget_bytes = 256 * MIB};
     int fd = -1;

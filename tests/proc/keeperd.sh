@@ -245,6 +245,19 @@ flags) # each option has an effect that can be seen (--ready-fd: all of them; -V
     stop TERM 0
     grep -q '^0 ' "$folder/trace" || fail '--trace'
 
+    # The holder's objects are larger than their device.
+    for lend in 0,1 0 none; do
+        start -s "$socket" -b 32M -B 64M --lend "$lend"
+        hold || fail "the holder: $(cat "$folder/holder")"
+        "$gvmem" map -s "$socket" --json >"$folder/out" || fail 'the map'
+        case $lend$(grep -c '"state": *"lent"' "$folder/out") in
+        0,1[1-9]* | 00 | none0) ;;
+        *) fail "--lend $lend: $(cat "$folder/out")" ;;
+        esac
+        end_holder
+        stop TERM 0
+    done
+
     start -s "$socket" -d 0 -b 64M -B 64M --clients 1 # one at a time
     if hold; then
         "$gvmem" keeper status -s "$socket" >"$folder/out" 2>&1 && fail '--clients'

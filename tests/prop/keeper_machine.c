@@ -50,15 +50,25 @@ static void trace(void *context, uint32_t device, uint64_t id, uint64_t bytes, u
 static void shape_devices(simulation *w)
 {
     gvmi_machine_config *c = &w->config;
+    uint64_t lending;
 
     c->device_count = 1 + (uint32_t)sim_random(w, DEVICES_MAX);
+    lending = sim_random(
+        w, 6); /* 0: none lends; 1: some, to some; else all, to all; 4, 5: the first has little */
     for (uint32_t i = 0; i < c->device_count; i++) {
         c->devices[i].ordinal = (int32_t)i;
         c->devices[i].uuid[0] = (uint8_t)(i + 1);
         snprintf(c->devices[i].name, sizeof c->devices[i].name, "device %u", i);
         c->devices[i].budget_bytes = (w->wide ? 20 + sim_random(w, 100) : 1 + sim_random(w, 10)) *
                                      2 * MIB;
+        if (lending >= 4)
+            c->devices[i].budget_bytes = (i == 0 ? 1 + sim_random(w, 3) : 8 + sim_random(w, 16)) *
+                                         2 * MIB;
         w->budget_bytes[i] = w->least_budget_bytes[i] = c->devices[i].budget_bytes;
+        if (lending > 0)
+            c->devices[i].lenders = (lending == 1 ? (uint32_t)sim_random(w, 1u << c->device_count)
+                                                  : (1u << c->device_count) - 1) &
+                                    ~(1u << i);
     }
     c->host_budget_bytes = (w->wide ? 200 + sim_random(w, 400) : sim_random(w, 60)) * 2 * MIB;
     if (sim_chance(w, 25))
@@ -506,7 +516,7 @@ static void print_log(const simulation *w)
 }
 
 typedef struct totals {
-    uint64_t steps, fast, slow, for_cpu, failed, copies, cuts, writes;
+    uint64_t steps, fast, slow, for_cpu, failed, copies, cuts, writes, lent, recalls;
     uint64_t answered[80][64];
 } totals;
 
@@ -545,6 +555,8 @@ static bool run_simulation(uint64_t seed, uint64_t number, uint64_t steps, total
     sum->copies += w->copies;
     sum->cuts += w->cuts;
     sum->writes += w->grants_write;
+    sum->lent += w->shown_lent;
+    sum->recalls += w->recalls;
     for (int i = 0; i < 80; i++)
         for (int k = 0; k < 64; k++)
             sum->answered[i][k] += w->answered[i][k];
@@ -571,11 +583,12 @@ static void on_signal(int number)
 static void print_totals(const totals *sum)
 {
     printf("# %llu steps; acquires: %llu fast, %llu slow, %llu granted for the CPU, %llu failed; %llu shown for writing; "
-           "%llu copies, %llu cut off\n",
+           "%llu copies, %llu cut off; %llu lent chunks shown, %llu moved to the host\n",
            (unsigned long long)sum->steps, (unsigned long long)sum->fast,
            (unsigned long long)sum->slow, (unsigned long long)sum->for_cpu,
            (unsigned long long)sum->failed, (unsigned long long)sum->writes,
-           (unsigned long long)sum->copies, (unsigned long long)sum->cuts);
+           (unsigned long long)sum->copies, (unsigned long long)sum->cuts,
+           (unsigned long long)sum->lent, (unsigned long long)sum->recalls);
     for (uint32_t i = 0; i < 80; i++) {
         bool any = false;
 

@@ -33,13 +33,11 @@ static bool may_hold(const process *p)
     return !p->exited && (p->disconnected || p->cut || p->holds);
 }
 
-/* If all objects and all that is asked for fit the device together, nothing can be short. */
-static bool surely_space(const simulation *w, uint32_t device)
+/* All objects of the device, and all that is asked for, fit it together. */
+static bool fits(const simulation *w, uint32_t device)
 {
     uint64_t sum = 0;
 
-    if (w->jobs_fail || w->loose_ends || w->orphan_count > 0)
-        return false;
     for (uint32_t i = 0; i < w->object_count; i++)
         if (w->objects[i]->device == device && !w->objects[i]->gone)
             sum += rounded(larger(w->objects[i]->bytes, w->objects[i]->perhaps_bytes),
@@ -52,9 +50,20 @@ static bool surely_space(const simulation *w, uint32_t device)
         for (uint32_t k = 0; k < p->request_count && !p->exited; k++)
             sum += wanted_bytes(&p->requests[k]);
     }
+    return sum <= w->least_budget_bytes[device];
+}
+
+/* If everything fits, nothing can be short: nor is anything lent, which a lease keeps from being recalled. */
+static bool surely_space(const simulation *w, uint32_t device)
+{
+    if (w->jobs_fail || w->loose_ends || w->orphan_count > 0)
+        return false;
     if (model_some_shrink(w)) /* frames are not free yet */
         return false;
-    return sum <= w->least_budget_bytes[device];
+    for (uint32_t d = 0; d < w->config.device_count; d++)
+        if ((w->config.devices[d].lenders >> device & 1) != 0 && !fits(w, d))
+            return false;
+    return fits(w, device);
 }
 
 static uint64_t quota_of(const simulation *w, uint32_t uid)

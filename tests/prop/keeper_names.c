@@ -811,8 +811,8 @@ static void compare_info(simulation *w, const request *r, const gvmi_snapshot_ob
 {
     object *o = r->object;
     uint32_t version = 0;
-    const bool cutting = o->shrinks &&
-                         i->device_bytes + i->host_bytes > rounded(i->size_bytes, o->chunk_bytes);
+    const uint64_t there = i->device_bytes + i->host_bytes + i->lent_bytes;
+    const bool cutting = o->shrinks && there > rounded(i->size_bytes, o->chunk_bytes);
 
     if (o->shrinks && i->size_bytes < o->bytes) /* no opening could be told */
         model_resize(w, o, i->size_bytes);
@@ -829,11 +829,11 @@ static void compare_info(simulation *w, const request *r, const gvmi_snapshot_ob
     if (!o->creator_ended && strcmp(i->name, o->name >= 0 ? keeper_names[o->name] : "") != 0)
         sim_wrong(w, "object %llu says that it is \"%s\", not \"%s\"", (unsigned long long)o->id,
                   i->name, o->name >= 0 ? keeper_names[o->name] : "");
-    if ((i->device_bytes + i->host_bytes != rounded(o->bytes, o->chunk_bytes) && !cutting) ||
+    if ((there != rounded(o->bytes, o->chunk_bytes) && !cutting) ||
         i->duplicate_bytes + i->dirty_bytes != i->device_bytes)
-        sim_wrong(w, "object %llu of %llu bytes: %llu on the device, %llu on the host, %llu twice, %llu dirty",
+        sim_wrong(w, "object %llu of %llu bytes: %llu on the device, %llu in all, %llu twice, %llu dirty",
                   (unsigned long long)o->id, (unsigned long long)o->bytes,
-                  (unsigned long long)i->device_bytes, (unsigned long long)i->host_bytes,
+                  (unsigned long long)i->device_bytes, (unsigned long long)there,
                   (unsigned long long)i->duplicate_bytes, (unsigned long long)i->dirty_bytes);
 }
 
@@ -881,7 +881,7 @@ static void compare_empty(simulation *w, const gvmi_snapshot_head *head, const u
         gvmi_snapshot_device device;
 
         memcpy(&device, at, sizeof device);
-        if (device.resident_bytes != 0 || device.held_bytes != 0 ||
+        if (device.resident_bytes != 0 || device.held_bytes != 0 || device.lent_bytes != 0 ||
             device.free_bytes != w->used_bytes[i])
             sim_wrong(w, "at the end device %u has %llu resident, %llu held, %llu free of %llu bytes",
                       i, (unsigned long long)device.resident_bytes,

@@ -136,6 +136,21 @@ static void action_drop(simulation *w, const gvmi_action *action)
 
 /* ---- jobs */
 
+/* May memory of the lender be lent to objects of the device? */
+static bool lends(const simulation *w, uint32_t lender, uint32_t device)
+{
+    return (w->config.devices[device].lenders >> lender & 1) != 0;
+}
+
+/* Does the device that copies, that of `to`, have `from`? Host memory is mapped for one device, that of another one for those that it
+ * lends to, and that lend to it. */
+static bool reaches(const simulation *w, const gvmi_frame_spec *to, const gvmi_frame_spec *from)
+{
+    return to->device == from->device ||
+           (from->tier == GVM_TIER_DEVICE &&
+            (lends(w, from->device, to->device) || lends(w, to->device, from->device)));
+}
+
 static void action_job(simulation *w, const gvmi_action *action)
 {
     const bool make = action->kind == GVMI_ACTION_MAKE ||
@@ -170,9 +185,12 @@ static void action_job(simulation *w, const gvmi_action *action)
     }
     if (j->from != NULL && (!j->from->made || j->from->filling > 0))
         sim_wrong(w, "frame %u is copied, but not made yet", j->from->spec.frame);
-    if (j->from != NULL && action->from.device != action->to.device)
+    if (j->from != NULL && !reaches(w, &action->to, &action->from))
         sim_wrong(w, "frame %u is copied by device %u, which does not have it", j->from->spec.frame,
                   action->to.device);
+    if (j->from != NULL && j->from->spec.tier == GVM_TIER_DEVICE && j->to->spec.tier == GVM_TIER_HOST)
+        w->recalls += j->from->object != 0 && model_find(w, j->from->object) != NULL &&
+                      model_find(w, j->from->object)->device != j->from->spec.device;
     if (j->to->filling > 0)
         sim_wrong(w, "frame %u is written by two jobs", j->to->spec.frame);
     j->to->jobs++;
@@ -376,7 +394,8 @@ static void show_frame(simulation *w, process *p, const object *o, const gvmi_wi
                        frame *f)
 {
     if (f->spec.bytes != o->chunk_bytes || f->spec.tier != chunk->tier ||
-        (f->spec.tier == GVM_TIER_DEVICE && f->spec.device != o->device))
+        (f->spec.tier == GVM_TIER_DEVICE && f->spec.device != o->device &&
+         !lends(w, f->spec.device, o->device)))
         sim_wrong(w, "chunk %u of object %llu on device %u, tier %u: frame %u is of device %u, tier %u, %llu bytes",
                   chunk->index, (unsigned long long)o->id, o->device, chunk->tier, f->spec.frame,
                   f->spec.device, f->spec.tier, (unsigned long long)f->spec.bytes);
@@ -391,6 +410,8 @@ static void show_frame(simulation *w, process *p, const object *o, const gvmi_wi
         sim_wrong(w, "chunk %u of object %llu: frame %u has version %lld, not %lld", chunk->index,
                   (unsigned long long)o->id, f->spec.frame, (long long)f->value,
                   (long long)o->values[chunk->index]);
+    if (f->spec.tier == GVM_TIER_DEVICE && f->spec.device != o->device)
+        w->shown_lent++;
     if (chunk->index < CHUNKS_MAX)
         model_find(w, o->id)->shown[chunk->index] = f;
     if (f->object != o->id || f->chunk != chunk->index) {

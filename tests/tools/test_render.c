@@ -160,7 +160,8 @@ static void test_parts(void)
 
         if (round >= 2) {
             uint64_t *const figures[] = {&d.budget_bytes, &d.resident_bytes, &d.free_bytes,
-                                         &d.leased_bytes, &d.dirty_bytes,    &d.held_bytes};
+                                         &d.leased_bytes, &d.dirty_bytes,    &d.held_bytes,
+                                         &d.lent_bytes};
 
             for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
                 *figures[i] = random_next(&random_state) >> (8 + random_next(&random_state) % 50);
@@ -174,7 +175,8 @@ static void test_parts(void)
         }
         expect_true(sum == (used > d.budget_bytes ? used : d.budget_bytes), "parts sum to %llu",
                     (unsigned long long)sum);
-        expect_true(parts[TOP_LEASED] + parts[TOP_IDLE] + parts[TOP_DIRTY] == d.resident_bytes,
+        expect_true(parts[TOP_LEASED] + parts[TOP_IDLE] + parts[TOP_DIRTY] + parts[TOP_LENT] ==
+                        d.resident_bytes,
                     "resident parts");
     }
     top_rates_clear(&p.rates);
@@ -195,6 +197,7 @@ static void test_overlap(void)
                                            .leased_bytes = 20,
                                            .dirty_bytes = 30,
                                            .held_bytes = 5,
+                                           .lent_bytes = 4,
                                            .free_bytes = 10,
                                            .host_backed_bytes = 25};
     const snapshot_copy s = {.keeper = {.devices = 1,
@@ -205,7 +208,7 @@ static void test_overlap(void)
                              .devices = &device,
                              .objects = objects};
     static const uint64_t device_parts[TOP_PARTS] = {
-        [TOP_LEASED] = 20, [TOP_IDLE] = 22,  [TOP_DIRTY] = 18,
+        [TOP_LEASED] = 20, [TOP_IDLE] = 18,  [TOP_DIRTY] = 18, [TOP_LENT] = 4,
         [TOP_HELD] = 5,    [TOP_READY] = 10, [TOP_UNUSED] = 25};
     static const uint64_t host_parts[TOP_PARTS] = {
         [TOP_BACKED] = 25, [TOP_OTHER] = 15, [TOP_READY] = 10, [TOP_UNUSED] = 50};
@@ -526,10 +529,11 @@ static void test_map_cells(void)
         D = GVM_CHUNK_DEVICE,
         B = GVM_CHUNK_DEVICE | GVM_CHUNK_HOST,
         H = GVM_CHUNK_HOST,
-        M = GVM_CHUNK_MOVING
+        M = GVM_CHUNK_MOVING,
+        L = GVM_CHUNK_LENT
     };
 
-    static const uint8_t first[16] = {D, D, D, H, H, H, B, B, B, B, H, B, D | M, B | M, H, H | M};
+    static const uint8_t first[16] = {D, D, D, H, L, H, B, B, B, B, L, B, D | M, B | M, H, H | M};
     static const uint8_t second[4] = {H, D, B, 0}; /* the last one has gone meanwhile */
     static const uint8_t *const chunks[] = {first, second, NULL};
     const gvm_object_info objects[] = {
@@ -548,11 +552,11 @@ static void test_map_cells(void)
                              .chunks = chunks};
     text_pen pen = {.width = 45 + 16, .lines_max = TEXT_UNLIMITED};
 
-    expect_line(&s, &pen, "/a                            64.0K      R2  ###...====.=~~.~\n");
+    expect_line(&s, &pen, "/a                            64.0K      R2  ###.+.====+=~~.~\n");
     expect_line(&s, &pen, "/b                            16.0K       W  .#=.\n");
     expect_line(&s, &pen, "(nameless 7)                  32.0K       -  ####==..\n");
     pen.width = 45 + 8;
-    expect_line(&s, &pen, "R2  ##.===~.\n"); /* of two states, that which the legend has first */
+    expect_line(&s, &pen, "R2  ##+===~.\n"); /* of two states, that which the legend has first */
     print_test_result("map_has_in_each_cell_what_most_chunks_have");
 }
 

@@ -54,6 +54,7 @@ typedef struct actor {
     uint32_t mapping_count;
     uint32_t create_flags;
     uint64_t create_chunk_bytes; /* 0: CHUNK */
+    uint8_t create_device;       /* index */
 } actor;
 
 typedef struct fixture {
@@ -414,7 +415,7 @@ static inline gvm_status create_of(fixture *w, actor *a, const char *name, uint6
 
     gvmi_wire_start(&m, GVMI_WIRE_CREATE, 10);
     strcpy(m.body.CREATE.name, name);
-    m.body.CREATE.device_uuid[0] = 7;
+    m.body.CREATE.device_uuid[0] = (uint8_t)(7 + a->create_device);
     m.body.CREATE.reserve_bytes = reserve_chunks * chunk_bytes;
     m.body.CREATE.chunk_bytes = chunk_bytes;
     m.body.CREATE.bytes = chunks * chunk_bytes;

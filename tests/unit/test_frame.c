@@ -35,7 +35,7 @@ static int start(fixture *w, int fd_limit)
     CHILD_EXPECT(gvm_device_open(0, &w->device) == GVM_OK);
     w->free_bytes = memory_free_bytes(w->device);
     w->fds = count_fds();
-    CHILD_EXPECT(gvmi_frames_create(&w->device, 1, fd_limit, &w->frames) == GVM_OK);
+    CHILD_EXPECT(gvmi_frames_create(&w->device, &(uint32_t){0}, 1, fd_limit, &w->frames) == GVM_OK);
     CHILD_EXPECT(gvmi_done_create(&w->done) == GVM_OK);
     CHILD_EXPECT(gvmi_mover_start(w->device, 0, w->frames, w->done, &w->mover) == GVM_OK);
     return 0;

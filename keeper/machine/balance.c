@@ -1,0 +1,84 @@
+/* What moves though no client asks for it: chunks in memory that a device lends and wants back, what is beyond a
+ * budget, and what gains by being on its device. */
+#include "keeper/machine/state.h"
+
+/* ---- lent memory */
+
+/* Begins to move so many bytes of chunks, or as many as can be, out of what the device lends. Returns how many. */
+static uint64_t recall(gvmi_machine *m, keep_device *lender, uint64_t bytes)
+{
+    uint64_t begun_bytes = 0, looks = 0;
+    bool host_full = false;
+
+    for (keep_object *object = m->borrowers;
+         object != NULL && begun_bytes < bytes && looks < KEEP_LOOKS_MAX && !host_full;
+         object = object->borrowers_next) {
+        looks += object->opening_count + object->chunk_count;
+        if (gvmi_keep_recallable_bytes(m, object, lender) == 0 || !gvmi_keep_freeze(m, object))
+            continue;
+        begun_bytes += gvmi_keep_recall_chunks(m, object, lender, bytes - begun_bytes, &host_full);
+        gvmi_keep_mark(m, object); /* ends the freeze at once if nothing could be begun */
+    }
+    lender->recall_short = lender->recall_short || begun_bytes < bytes;
+    return begun_bytes;
+}
+
+void gvmi_keep_recall_wanted(gvmi_machine *m, keep_device *lender)
+{
+    const uint64_t coming_bytes = gvmi_keep_room_bytes(&lender->place) + lender->leaving_bytes;
+
+    if (lender->place.lent_bytes > 0 && !lender->recall_short && lender->wanted_bytes > coming_bytes)
+        (void)recall(m, lender, lender->wanted_bytes - coming_bytes);
+}
+
+/* ---- budgets, and what gains */
+
+static void demote_over_budget(gvmi_machine *m, keep_device *device)
+{
+    gvmi_policy_plan plan;
+    uint64_t over_bytes = device->place.used_bytes - device->place.budget_bytes;
+
+    over_bytes -= gvmi_keep_trim(
+        m, &device->place,
+        device->place.free_bytes > over_bytes ? device->place.free_bytes - over_bytes : 0);
+    if (device->place.used_bytes <= device->place.budget_bytes)
+        return;
+    if (device->place.lent_bytes > 0) {
+        const uint64_t recalled_bytes = recall(m, device, over_bytes);
+
+        if (recalled_bytes >= over_bytes)
+            return;
+        over_bytes -= recalled_bytes;
+    }
+    gvmi_keep_plan_shrink(m, device, over_bytes, &plan);
+    gvmi_keep_take_victims(m, NULL, &plan);
+}
+
+static void promote_planned(gvmi_machine *m, keep_device *device)
+{
+    gvmi_policy_plan plan;
+    keep_object *object = gvmi_keep_plan_next(m, device, &plan);
+
+    if (object == NULL)
+        return;
+    if (object->first_wait != NULL || object->has_regions || !gvmi_keep_freeze(m, object)) {
+        object->item.pinned = true; /* until the next look: others may gain, too */
+        return;
+    }
+    (void)gvmi_keep_bring(m, object, &plan);
+    gvmi_keep_mark(m, object);
+}
+
+void gvmi_keep_rebalance(gvmi_machine *m)
+{
+    for (uint32_t d = 0; d < m->config.device_count; d++) {
+        keep_device *device = &m->devices[d];
+
+        if (device->first_room != NULL || device->leaving_bytes > 0)
+            continue;
+        if (device->place.used_bytes > device->place.budget_bytes)
+            demote_over_budget(m, device);
+        else
+            promote_planned(m, device);
+    }
+}

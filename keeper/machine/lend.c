@@ -1,0 +1,76 @@
+/* Memory that devices lend each other: which of them has some to spare, and what it can have back.
+ *
+ * A device lends what its own objects leave of its budget, but for a part (SPARE_PART) that is left for their
+ * growth, and nothing while one of their chunks waits for a frame. To its own policy lent memory counts as room:
+ * what is wanted of it is recalled (balance.c), as far as nobody has a lease on the objects that have chunks there. */
+#include "keeper/machine/state.h"
+
+#define SPARE_PART 8 /* of its budget a device lends all but one such part */
+
+static bool may_lend(const gvmi_machine *m, uint32_t lender, const keep_object *object)
+{
+    const keep_device *device = &m->devices[lender];
+    const uint64_t kept_bytes = device->place.budget_bytes / SPARE_PART;
+
+    return (m->config.devices[object->device].lenders >> lender & 1) != 0 &&
+           device->first_room == NULL &&
+           gvmi_keep_room_bytes(&device->place) >= object->chunk_bytes + kept_bytes;
+}
+
+uint32_t gvmi_keep_borrow_frame(gvmi_machine *m, const keep_object *object, bool *make)
+{
+    const keep_place *best = NULL;
+
+    if (object->on_host || object->has_regions) /* the CPU is to have it */
+        return 0;
+    for (uint32_t d = 0; d < m->config.device_count; d++)
+        if (may_lend(m, d, object) &&
+            (best == NULL || gvmi_keep_room_bytes(&m->devices[d].place) > gvmi_keep_room_bytes(best)))
+            best = &m->devices[d].place;
+    return best != NULL ? gvmi_keep_take_lent_frame(m, object, best->device, make) : 0;
+}
+
+uint32_t gvmi_keep_take_away_frame(gvmi_machine *m, const keep_object *object, bool *make)
+{
+    const uint32_t frame = gvmi_keep_borrow_frame(m, object, make);
+
+    return frame != 0 ? frame : gvmi_keep_take_frame(m, object, GVM_TIER_HOST, make);
+}
+
+uint64_t gvmi_keep_reach_bytes(const gvmi_machine *m, const keep_object *object)
+{
+    uint64_t bytes = m->devices[object->device].place.limit_bytes;
+
+    for (uint32_t d = 0; d < m->config.device_count && !object->on_host; d++)
+        if ((m->config.devices[object->device].lenders >> d & 1) != 0)
+            bytes += m->devices[d].place.limit_bytes;
+    return bytes;
+}
+
+uint64_t gvmi_keep_recallable_bytes(const gvmi_machine *m, const keep_object *object,
+                                    const keep_device *lender)
+{
+    uint32_t chunks = 0;
+
+    for (uint32_t i = 0; i < object->chunk_count; i++)
+        if (object->chunks[i].lent)
+            chunks += m->frames[object->chunks[i].away_frame - 1].spec.device == lender->place.device;
+    if (chunks == 0 || object->lease_state == KEEP_FROZEN || gvmi_keep_leased(object))
+        return 0;
+    return chunks * object->chunk_bytes;
+}
+
+uint64_t gvmi_keep_own_room_bytes(gvmi_machine *m, keep_device *device)
+{
+    const keep_place *place = &device->place;
+    uint64_t taken_bytes = place->used_bytes - place->free_bytes, looks = 0;
+
+    if (place->lent_bytes == 0 || device->recall_short)
+        return gvmi_keep_room_bytes(place);
+    for (const keep_object *o = m->borrowers; o != NULL && looks < KEEP_LOOKS_MAX;
+         o = o->borrowers_next) {
+        looks += o->opening_count + o->chunk_count;
+        taken_bytes -= gvmi_keep_recallable_bytes(m, o, device);
+    }
+    return place->budget_bytes > taken_bytes ? place->budget_bytes - taken_bytes : 0;
+}

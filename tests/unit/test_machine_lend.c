@@ -1,0 +1,445 @@
+/* Memory that devices lend each other: what is lent, how it comes back, and that nobody waits for what does not come. */
+#include "tests/unit/machine_fixture.h"
+
+/* Two devices of so many chunks, which lend to each other. Each keeps half a chunk for itself, and so a whole one. */
+static void start_lending(fixture *w, uint64_t first, uint64_t second, uint64_t host)
+{
+    gvmi_machine_config config = small_config(first, host);
+
+    config.device_count = 2;
+    config.devices[1] = config.devices[0];
+    config.devices[1].uuid[0] = 8;
+    config.devices[1].ordinal = 1;
+    config.devices[1].budget_bytes = second * CHUNK;
+    config.devices[0].lenders = 2;
+    config.devices[1].lenders = 1;
+    start_fixture_as(w, &config);
+}
+
+static const keep_device *lender(const fixture *w)
+{
+    return &w->machine->devices[1];
+}
+
+/* What is where, in chunks. */
+static void check_places(fixture *w, actor *a, uint32_t slot, uint64_t device, uint64_t lent,
+                         uint64_t host)
+{
+    const gvmi_snapshot_object it = info(w, a, slot);
+
+    assert_int_equal(it.device_bytes, device * CHUNK);
+    assert_int_equal(it.lent_bytes, lent * CHUNK);
+    assert_int_equal(it.host_bytes, host * CHUNK);
+}
+
+static gvm_status create_on_second(fixture *w, actor *a, const char *name, uint64_t chunks,
+                                   uint32_t *slot)
+{
+    gvm_status status;
+
+    a->create_device = 1;
+    status = create(w, a, name, chunks, 0, slot);
+    a->create_device = 0;
+    return status;
+}
+
+/* An object of six chunks, of which the second device lends two. */
+static void start_with_lent(fixture *w, actor **a, uint32_t *slot, uint64_t host)
+{
+    start_lending(w, 4, 4, host);
+    *a = join(w, 1);
+    assert_int_equal(create(w, *a, "/x", 6, 0, slot), GVM_OK);
+    check_places(w, *a, *slot, 4, 2, 0);
+    assert_int_equal(lender(w)->place.lent_bytes, 2 * CHUNK);
+}
+
+static void object_larger_than_its_device_is_partly_lent_by_another(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &slot, 8);
+    map_object(&w, a, slot);
+    assert_int_equal(w.machine->host.used_bytes, 0);
+    end_fixture(&w);
+}
+
+static void device_that_may_not_lend_lends_nothing(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_lending(&w, 4, 4, 8);
+    w.machine->config.devices[0].lenders = 0;
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 6, 0, &slot), GVM_OK);
+    check_places(&w, a, slot, 4, 0, 2);
+    end_fixture(&w);
+}
+
+static void device_keeps_a_part_that_it_does_not_lend(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_lending(&w, 4, 4, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 10, 0, &slot), GVM_OK);
+    check_places(&w, a, slot, 4, 3, 3);
+    end_fixture(&w);
+}
+
+static void evicted_chunk_goes_to_a_lender_and_is_unmapped(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_lending(&w, 4, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 4, 0, &x), GVM_OK);
+    map_object(&w, a, x);
+    assert_int_equal(create(&w, a, "/y", 2, 0, &y), GVM_OK);
+    ask_with_hint(&w, a, y, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    assert_true(granted(a));
+    take(&w, a, y, GVM_LEASE_READ);
+    check_places(&w, a, x, 2, 2, 0);
+    assert_int_equal(mapped_frame(a, x, 3), 0);
+    map_object(&w, a, x);
+    end_fixture(&w);
+}
+
+static void growth_of_the_lender_recalls_what_it_lends(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 8);
+    map_object(&w, a, x);
+    assert_int_equal(create_on_second(&w, a, "/y", 4, &y), GVM_OK);
+    check_places(&w, a, y, 4, 0, 0);
+    check_places(&w, a, x, 4, 0, 2);
+    assert_int_equal(mapped_frame(a, x, 4), 0);
+    map_object(&w, a, x);
+    assert_int_equal(lender(&w)->place.lent_bytes, 0);
+    end_fixture(&w);
+}
+
+static void growth_that_fits_beside_lent_memory_recalls_nothing(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 8);
+    assert_int_equal(create_on_second(&w, a, "/y", 2, &y), GVM_OK);
+    check_places(&w, a, y, 2, 0, 0);
+    check_places(&w, a, x, 4, 2, 0);
+    end_fixture(&w);
+}
+
+static void recalled_chunk_goes_home_where_there_is_room(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0, z = 0;
+
+    (void)state;
+    start_lending(&w, 4, 4, 0);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/z", 2, 0, &z), GVM_OK);
+    acquire(&w, a, z, GVM_LEASE_READ); /* so that it stays */
+    assert_int_equal(create(&w, a, "/x", 4, 0, &x), GVM_OK);
+    give(&w, a, z, GVM_LEASE_READ);
+    check_places(&w, a, x, 2, 2, 0);
+    drop_object(&w, a, "/z");
+    close_slot(&w, a, z);
+    assert_int_equal(create_on_second(&w, a, "/y", 4, &y), GVM_OK);
+    check_places(&w, a, y, 4, 0, 0);
+    check_places(&w, a, x, 4, 0, 0);
+    end_fixture(&w);
+}
+
+static void leased_chunk_is_not_recalled_and_nobody_waits_for_it(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 0);
+    acquire(&w, a, x, GVM_LEASE_READ);
+    assert_int_equal(create_on_second(&w, a, "/y", 4, &y), GVM_E_NOSPACE);
+    check_places(&w, a, x, 4, 2, 0);
+    assert_int_equal(create_on_second(&w, a, "/z", 2, &y), GVM_OK);
+    give(&w, a, x, GVM_LEASE_READ);
+    end_fixture(&w);
+}
+
+static void recall_without_room_anywhere_ends(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 0);
+    assert_int_equal(create_on_second(&w, a, "/y", 4, &y), GVM_E_NOSPACE);
+    check_places(&w, a, x, 4, 2, 0);
+    acquire(&w, a, x, GVM_LEASE_WRITE); /* nothing is left frozen */
+    give(&w, a, x, GVM_LEASE_WRITE);
+    end_fixture(&w);
+}
+
+/* The copy to the host fails, whenever it is made. */
+static void recall_that_fails_is_not_repeated_and_the_growth_ends(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0;
+    unsigned failed = 0;
+
+    (void)state;
+    start_lending(&w, 4, 4, 4);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 5, 0, &x), GVM_OK);
+    w.hold_jobs = true;
+    a->create_device = 1;
+    (void)create_of(&w, a, "/y", 64, 4, 0, 0);
+    while (w.job_count > 0 && failed < 100) {
+        const uint64_t job = w.jobs[--w.job_count];
+        const keep_job *at = &w.machine->jobs[job & 0xffffffff];
+        const bool recall = at->object->domain.uid == 1 && at->object->device == 0;
+
+        failed += recall;
+        gvmi_machine_job_done(w.machine, job, recall ? GVM_E_NOMEM : GVM_OK);
+        run(&w);
+    }
+    assert_int_equal(failed, 1);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_OPENED);
+    y = a->slot;
+    check_places(&w, a, y, 3, 0, 1); /* one on the host then */
+    check_places(&w, a, x, 4, 1, 0);
+    end_fixture(&w);
+}
+
+/* The lender has room, but its own chunk waits for more. */
+static void lender_lends_nothing_while_its_own_chunks_wait(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0, z = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 8);
+    w.hold_jobs = true;
+    a->create_device = 1;
+    a->create_chunk_bytes = 4 * CHUNK;
+    (void)create_of(&w, a, "/y", 16, 1, 0, GVM_OBJECT_KEEP);
+    a->create_device = 0;
+    a->create_chunk_bytes = 0;
+    assert_true(lender(&w)->first_room != NULL && lender(&w)->leaving_bytes == 2 * CHUNK);
+    (void)create_of(&w, a, "/z", 64, 1, 0, GVM_OBJECT_KEEP);
+    end_jobs(&w);
+    assert_null(lender(&w)->first_room);
+    assert_int_equal(open_object(&w, a, "/y", 0, &y), GVM_OK);
+    check_places(&w, a, y, 4, 0, 0);
+    assert_int_equal(open_object(&w, a, "/z", 0, &z), GVM_OK);
+    check_places(&w, a, z, 0, 0, 1);
+    end_fixture(&w);
+}
+
+static void lower_budget_of_the_lender_recalls(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 8);
+    gvmi_machine_driver_memory(w.machine, 1, CHUNK, 8 * CHUNK, CHUNK);
+    tick(&w, 200);
+    tick(&w, 200);
+    check_places(&w, a, x, 4, 1, 1);
+    assert_true(lender(&w)->place.used_bytes <= CHUNK);
+    end_fixture(&w);
+}
+
+static void request_for_the_cpu_has_lent_chunks_moved_to_the_host(void **state)
+{
+    fixture w;
+    actor *a;
+    gvmi_wire_message m;
+    uint32_t x = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 6);
+    gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, 12);
+    m.body.ACQUIRE = (gvmi_wire_acquire){.slot = x,
+                                         .mode = GVM_LEASE_READ,
+                                         .hint = GVM_HINT_ONCE,
+                                         .timeout_ms = -1,
+                                         .flags = GVM_ACQUIRE_CPU};
+    say(&w, a, &m);
+    assert_true(granted(a));
+    take(&w, a, x, GVM_LEASE_READ);
+    check_places(&w, a, x, 0, 0, 6);
+    give(&w, a, x, GVM_LEASE_READ);
+    end_fixture(&w);
+}
+
+static void request_for_the_cpu_fails_where_the_host_has_no_room_for_lent_chunks(void **state)
+{
+    fixture w;
+    actor *a;
+    gvmi_wire_message m;
+    uint32_t x = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 5);
+    gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, 12);
+    m.body.ACQUIRE = (gvmi_wire_acquire){.slot = x,
+                                         .mode = GVM_LEASE_READ,
+                                         .hint = GVM_HINT_ONCE,
+                                         .timeout_ms = -1,
+                                         .flags = GVM_ACQUIRE_CPU};
+    say(&w, a, &m);
+    assert_int_equal(reply_status(a), GVM_E_NOMEM);
+    end_fixture(&w);
+}
+
+/* What an administrator evicts goes to the host, as the contract says. */
+static void evict_moves_to_the_host(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0;
+
+    (void)state;
+    start_lending(&w, 4, 4, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &x), GVM_OK);
+    assert_int_equal(evict(&w, a, "/x"), 2 * CHUNK);
+    check_places(&w, a, x, 0, 0, 2);
+    end_fixture(&w);
+}
+
+/* It does not answer what replaces the lent chunks: they are the lender's only when its process has ended. */
+static void client_that_is_cut_off_holds_memory_of_the_lender(void **state)
+{
+    fixture w;
+    actor *a, *b;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 8);
+    b = join(&w, 1);
+    assert_int_equal(open_object(&w, b, "/x", 0, &x), GVM_OK);
+    map_object(&w, b, x);
+    b->deaf = true;
+    a->create_device = 1;
+    (void)create_of(&w, a, "/y", 64, 4, 0, 0);
+    assert_int_equal(lender(&w)->leaving_bytes, 2 * CHUNK);
+    tick(&w, 1100);
+    assert_true(b->cut);
+    assert_int_equal(lender(&w)->leaving_bytes, 0);
+    assert_int_equal(gvmi_machine_held_bytes(w.machine, 1), 2 * CHUNK);
+    assert_int_equal(gvmi_machine_held_bytes(w.machine, 0), 0);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_OPENED); /* two are on the host */
+    y = a->slot;
+    check_places(&w, a, y, 2, 0, 2);
+    gvmi_machine_exited(w.machine, b->number);
+    b->forgotten = true;
+    run(&w);
+    assert_int_equal(gvmi_machine_held_bytes(w.machine, 1), 0);
+    end_fixture(&w);
+}
+
+static void object_that_ends_gives_lent_memory_back(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 0);
+    drop_object(&w, a, "/x");
+    close_slot(&w, a, x);
+    assert_int_equal(lender(&w)->place.lent_bytes, 0);
+    assert_null(w.machine->borrowers);
+    end_fixture(&w);
+}
+
+static void host_object_borrows_nothing(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0;
+
+    (void)state;
+    start_lending(&w, 4, 4, 8);
+    a = join(&w, 1);
+    a->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create(&w, a, "/x", 4, 0, &x), GVM_OK);
+    check_places(&w, a, x, 0, 0, 4);
+    end_fixture(&w);
+}
+
+static void lent_chunks_are_listed_and_counted_at_the_lender(void **state)
+{
+    fixture w;
+    actor *a;
+    gvmi_wire_message m;
+    gvmi_snapshot_device second = {0};
+    uint32_t x = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 8);
+    gvmi_wire_start(&m, GVMI_WIRE_LIST_CHUNKS, 20);
+    strcpy(m.body.LIST_CHUNKS.name, "/x");
+    say(&w, a, &m);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_CHUNK_STATES);
+    for (unsigned i = 0; i < 6; i++)
+        assert_int_equal(last(a)->tail.bytes[i], i < 4 ? GVM_CHUNK_DEVICE : GVM_CHUNK_LENT);
+    gvmi_keep_describe_device(w.machine, 1, &second);
+    assert_int_equal(second.lent_bytes, 2 * CHUNK);
+    assert_int_equal(second.resident_bytes, 2 * CHUNK);
+    end_fixture(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(object_larger_than_its_device_is_partly_lent_by_another),
+        cmocka_unit_test(device_that_may_not_lend_lends_nothing),
+        cmocka_unit_test(device_keeps_a_part_that_it_does_not_lend),
+        cmocka_unit_test(evicted_chunk_goes_to_a_lender_and_is_unmapped),
+        cmocka_unit_test(growth_of_the_lender_recalls_what_it_lends),
+        cmocka_unit_test(growth_that_fits_beside_lent_memory_recalls_nothing),
+        cmocka_unit_test(recalled_chunk_goes_home_where_there_is_room),
+        cmocka_unit_test(leased_chunk_is_not_recalled_and_nobody_waits_for_it),
+        cmocka_unit_test(recall_without_room_anywhere_ends),
+        cmocka_unit_test(recall_that_fails_is_not_repeated_and_the_growth_ends),
+        cmocka_unit_test(lender_lends_nothing_while_its_own_chunks_wait),
+        cmocka_unit_test(lower_budget_of_the_lender_recalls),
+        cmocka_unit_test(request_for_the_cpu_has_lent_chunks_moved_to_the_host),
+        cmocka_unit_test(request_for_the_cpu_fails_where_the_host_has_no_room_for_lent_chunks),
+        cmocka_unit_test(evict_moves_to_the_host),
+        cmocka_unit_test(client_that_is_cut_off_holds_memory_of_the_lender),
+        cmocka_unit_test(object_that_ends_gives_lent_memory_back),
+        cmocka_unit_test(host_object_borrows_nothing),
+        cmocka_unit_test(lent_chunks_are_listed_and_counted_at_the_lender),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
