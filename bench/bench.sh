@@ -38,7 +38,7 @@ joins() {
     echo "recorded in $out/hashjoin-cross-$stamp.json"
 }
 
-tables() { # gstore|gstore-load|queries
+tables() { # gstore|gstore-load|queries|partitions
     if [ -n "${POSTGRES_PACK:-}" ]; then
         PG_CONFIG=$(scripts/pack-postgres.sh unpack "$POSTGRES_PACK" "$build/postgres-pack")
         export PG_CONFIG
@@ -52,7 +52,7 @@ tables() { # gstore|gstore-load|queries
     "bench/bench-$1.py" -n "${ROWS:-$rows}" -o "$out/$1-$stamp.json" "$build"
 }
 
-for name in ${BENCHES:-vmm keeper models python-models heap pools torch appender hashjoin pglz query search region policy gstore load queries}; do
+for name in ${BENCHES:-vmm keeper models python-models heap pools torch appender hashjoin pglz query search region policy gstore load queries partitions}; do
     case $name in
     policy)
         measure policy "$out/policy-traces-$stamp.json" bench/traces/*.trace
@@ -63,9 +63,9 @@ for name in ${BENCHES:-vmm keeper models python-models heap pools torch appender
     python-models) with_torch python-models bench/bench-models.py "$build" ;;
     gstore) tables gstore ;;
     load) tables gstore-load ;;
-    queries)
+    queries | partitions)
         if python3 -c 'import numpy' 2>/dev/null; then
-            tables queries
+            tables "$name"
         else
             echo 'statements on the GPU are left out: there is no numpy'
         fi

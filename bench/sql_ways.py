@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 bench_gstore, arrow = neighbour("bench-gstore"), neighbour("bench-gstore-load")
 
 BATCH = 10_000_000
-SECONDS = 1  # of a run of pgbench, about
+SECONDS = 1  # of a run of pgbench, about; 0: each client has one statement
 
 
 class Table:
@@ -136,7 +136,8 @@ class Ways:
             return 1000 * (time.perf_counter() - start) / times
         script = Path(self.server.folder) / "run/query.pgbench"
         script.write_text(text + ";\n")
-        command = ["pgbench", "-n", "-M", "prepared", "-c", str(clients), "-j", str(clients), "-T", str(SECONDS), "-f", str(script)]
+        length = ["-T", str(SECONDS)] if SECONDS else ["-t", "1"]
+        command = ["pgbench", "-n", "-M", "prepared", "-c", str(clients), "-j", str(clients), *length, "-f", str(script)]
         done = subprocess.run(command, capture_output=True, text=True, env=self.server.environment)
         found = re.search(r"latency average = ([0-9.]+) ms", done.stdout)
         if done.returncode != 0 or not found:

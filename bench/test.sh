@@ -227,6 +227,28 @@ for name in ('swap, 1 process', 'swap, 2 processes', 'swap, 4 processes', 'swap,
 assert names['swap, 8 processes, by chunk size'] > 0 and not record['notes'], record['notes']
 EOF
     ;;
+partitions) # tables over two GPUs, by NumPy: answers are right and computed by both (exit status), and all figures are there
+    [ "${GVMEM_DRIVER:-}" = soft ] || exit 77
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-devices=2,memory=512MiB,sms=1,instance=bench-$$}"
+    build=$(cd "$(dirname "$program")/.." && pwd)
+    [ -z "$(BUILD=$build "$here/../scripts/pg-server.sh" why-not)" ] || exit 77
+    for python in python3 /usr/bin/python3 ''; do
+        [ -n "$python" ] || exit 77
+        ! "$python" -c 'import numpy' 2>/dev/null || break
+    done
+    PYTHONDONTWRITEBYTECODE=1 "$python" "$here/bench-partitions.py" --quick -n 4000 -p 4 -r 2 -o "$folder/record" "$build" >"$folder/out" 2>"$folder/err" || fail 'bench-partitions.py fails'
+    python3 - "$folder/record" <<'EOF' || fail 'figures of partitions are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+figures = {(f['name'], f['way']): f for f in record['figures']}
+for name in ('count with a condition', 'sum of an expression', 'GROUP BY, 100 groups', 'ORDER BY LIMIT 10'):
+    for more, rows in (('', 1000), (', two rows in each', 2)):
+        for way, times in (('all', 4), ('one', 1)):
+            figure = figures[name + more, way]
+            assert figure['rows'] == rows * times and figure['partitions'] == times and figure['rows_a_second'] > 0 and len(figure['samples']) == 2, figure
+assert len(figures) == 16 and record['partitions'] == 4 and len(record['devices']) == 2, record
+EOF
+    ;;
 python-models) # by NumPy, on the software GPU: every swap moved the model, nobody read wrong bytes (exit status), and hits are counted rightly
     [ "${GVMEM_DRIVER:-}" = soft ] || exit 77
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,instance=bench-$$}"
