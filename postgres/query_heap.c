@@ -185,8 +185,8 @@ add_join_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 
 	if (previous_join_hook != NULL)
 		previous_join_hook(root, joined, outer, inner, type, extra);
-	if (inner->fdwroutine == NULL || joined->fdwroutine != NULL || root->hasPseudoConstantQuals ||
-		!gstore_join_is_offered(root, joined))
+	if (inner->fdwroutine == NULL || joined->fdwroutine != NULL || IS_OTHER_REL(joined) ||
+		root->hasPseudoConstantQuals || !gstore_join_is_offered(root, joined))
 		return;
 	noted = noted_plan(joined);
 	before = noted_plan(outer) != NULL ? noted_plan(outer) : begin_plan(root, outer);

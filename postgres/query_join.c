@@ -61,7 +61,7 @@ gstore_join_find(PlannerInfo *root, RelOptInfo *rel)
 {
 	gstore_join_plan *plan;
 
-	if (rel->reloptkind == RELOPT_JOINREL)
+	if (IS_JOIN_REL(rel))
 		return rel->fdw_private;
 	if (!is_table(root, rel))
 		return NULL;
@@ -357,7 +357,7 @@ gstore_join_extend(PlannerInfo *root, const gstore_join_plan *before, RelOptInfo
 bool
 gstore_join_is_offered(const PlannerInfo *root, const RelOptInfo *joined)
 {
-	return gstore_gpu_queries && gstore_gpu_joins && joined->reloptkind == RELOPT_JOINREL &&
+	return gstore_gpu_queries && gstore_gpu_joins && IS_JOIN_REL(joined) &&
 		root->parse->commandType == CMD_SELECT && root->parse->rowMarks == NIL &&
 		root->rowMarks == NIL && bms_is_empty(joined->lateral_relids);
 }

@@ -266,19 +266,15 @@ find_parts(PlannerInfo *root, const PathTarget *target, parts *p)
 static bool
 can_sort(const PlannerInfo *root, const RelOptInfo *input)
 {
-	return input->reloptkind != RELOPT_OTHER_MEMBER_REL &&
+	return !IS_OTHER_REL(input) &&
 		(root->parse->groupClause == NIL || grouping_is_sortable(root->parse->groupClause));
 }
 
-/* All that the query reads, or a partition of it. */
+/* It has all that the query reads, or partitions of all of it. */
 static bool
-is_whole(const PlannerInfo *root, const RelOptInfo *input, const gstore_join_plan *join)
+is_whole(const PlannerInfo *root, const RelOptInfo *rel)
 {
-	if (join == NULL)
-		return false;
-	return input->reloptkind == RELOPT_OTHER_MEMBER_REL
-		? bms_membership(root->all_baserels) == BMS_SINGLETON
-		: bms_equal(join->tables, root->all_baserels);
+	return bms_is_subset(root->all_baserels, IS_OTHER_REL(rel) ? rel->top_parent_relids : rel->relids);
 }
 
 /* Of rows that are not locked; a pseudoconstant condition is a plan node above a scan. */
@@ -527,7 +523,7 @@ gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, gstore_join_plan *p
 		return;
 	add_join_path(root, joined, &p, NIL, NIL);
 	p.query.sink = GSTORE_SINK_FIRST_ROWS;
-	if (bms_equal(plan->tables, root->all_baserels) &&
+	if (is_whole(root, joined) &&
 		gstore_order_find(root, joined, &p.query.order, &p.query.order_directions, &limits))
 		add_join_path(root, joined, &p, root->query_pathkeys, limits);
 }
@@ -643,9 +639,7 @@ choose_step(const PlannerInfo *root, UpperRelationKind stage, const RelOptInfo *
 		case UPPERREL_PARTIAL_GROUP_AGG: /* HAVING is the final step's */
 			p->clauses = group_clause(root);
 			p->split = AGGSPLIT_INITIAL_SERIAL;
-			return input->reloptkind == RELOPT_OTHER_MEMBER_REL && has_all_keys(root, p)
-				? grouped->reltarget
-				: NULL;
+			return IS_OTHER_REL(input) && has_all_keys(root, p) ? grouped->reltarget : NULL;
 		case UPPERREL_GROUP_AGG:
 			p->clauses = group_clause(root);
 			p->having = (List *) extra->havingQual;
@@ -687,7 +681,7 @@ gstoreGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInf
 	if (target == NULL || !is_simple(root, input))
 		return;
 	p.join = gstore_join_find(root, input);
-	if (is_whole(root, input, p.join) && find_parts(root, target, &p) && measure(&p, &size))
+	if (p.join != NULL && is_whole(root, input) && find_parts(root, target, &p) && measure(&p, &size))
 		add_query_path(root, input, grouped, target, &p, &size);
 }
 
@@ -701,7 +695,7 @@ gstore_query_partial(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *inp
 
 	p.split = AGGSPLIT_INITIAL_SERIAL;
 	if (target == NULL || !is_simple(root, input) || root->numOrderedAggs > 0 ||
-		root->hasNonPartialAggs || root->hasNonSerialAggs || !is_whole(root, input, join) ||
+		root->hasNonPartialAggs || root->hasNonSerialAggs || !is_whole(root, input) ||
 		!find_parts(root, target, &p) || !gstore_query_measure(&p.query, &out->size))
 		return false;
 	out->target = p.target;

@@ -146,6 +146,35 @@ class Partitions:
             expect(queries(server)[1], local, f"queries that no GPU has done, of {query}")
         server.sql("DROP TABLE many")
 
+    def joins_of_partitions_run_on_their_gpus_at_once(self, server):
+        """Of tables by the same key, whose partitions are on the same GPUs."""
+        self._prepare(server)
+        for name, rows in (("orders", 3000), ("lines", 12000)):
+            server.sql(f"CREATE TABLE heap_{name} AS SELECT i AS id, i * 7 % 3000 AS o, i % 90 AS v FROM generate_series(1, {rows}) i")
+            server.sql(f"CREATE TABLE {name} (id int, o int, v int) PARTITION BY HASH ({'id' if name == 'orders' else 'o'})")
+            for n in range(4):
+                server.sql(f"CREATE FOREIGN TABLE {name}_{n} PARTITION OF {name} FOR VALUES WITH (MODULUS 4, REMAINDER {n}) SERVER gstore_fdw OPTIONS (pinning '{n % DEVICES}')")
+            server.sql(f"INSERT INTO {name} SELECT * FROM heap_{name}; ANALYZE {name}; ANALYZE heap_{name}")
+        joined = "FROM {lines} l JOIN {orders} o ON l.o = o.id WHERE o.v < 70"
+        for select, part in (
+            (f"SELECT count(*), sum(l.v * o.v) {joined}", "GPU: aggregate on lines_"),
+            (f"SELECT o.v, count(*) {joined} GROUP BY o.v", "GPU: aggregate on lines_"),
+            (f"SELECT l.o, count(*), max(l.v) {joined} GROUP BY l.o HAVING count(*) > 3", "GPU: aggregate on lines_"),
+            (f"SELECT l.id, o.v {joined} AND l.v = 88", "GPU: join of lines_"),
+            ("SELECT count(*) FROM {lines} l WHERE EXISTS (SELECT FROM {orders} o WHERE o.id = l.o AND o.v > 50)", "GPU: aggregate on lines_"),
+            ("SELECT count(*), count(o.id) FROM {lines} l LEFT JOIN {orders} o ON l.o = o.id AND o.v > 50", "GPU: aggregate on lines_"),
+            (f"SELECT l.id, l.v + o.v AS s {joined} ORDER BY l.v + o.v DESC, l.id LIMIT 7", "GPU: join of lines_"),
+        ):
+            ours, wanted = select.format(lines="lines", orders="orders"), server.sql(select.format(lines="heap_lines", orders="heap_orders"))
+            plan = plan_of(server, ours)
+            expect(plan.count(part), 4, f"{part} in {plan}")
+            _, local = queries(server)
+            expect(sorted_lines(server.sql(ours)), sorted_lines(wanted), ours)
+            expect(queries(server)[1], local, f"queries that no GPU has done, of {ours}")
+            for device in range(DEVICES):
+                expect(sorted_lines(self._begin_with_a_stopped_gpu(server, ours, device)), sorted_lines(wanted), ours)
+        server.sql("DROP TABLE orders, lines, heap_orders, heap_lines")
+
     def parts_begin_anew_with_other_parameters(self, server):
         self._prepare(server)
         for query in (
