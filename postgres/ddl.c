@@ -44,6 +44,7 @@
 #include "postgres/pending.h"
 #include "postgres/privileges.h"
 #include "postgres/reload.h"
+#include "postgres/spread.h"
 #include "postgres/table.h"
 
 /* What one statement altered about one table. */
@@ -573,6 +574,7 @@ gstore_ProcessUtility(PlannedStmt *statement, const char *text, bool read_only,
 		end_loader((const DropdbStmt *) statement->utilityStmt);
 	if (IsA(statement->utilityStmt, VacuumStmt))
 		gstore_analyze_begin((const VacuumStmt *) statement->utilityStmt);
+	statement = gstore_spread_partition(statement);
 
 	/*
      * Only what can alter our tables: VACUUM and the like end transactions as they please. Parts of an ALTER, as

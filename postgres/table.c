@@ -56,6 +56,14 @@ gstore_is_table(Oid relation)
 		GetForeignDataWrapper(GetForeignServer(GetForeignTable(relation)->serverid)->fdwid)->fdwhandler);
 }
 
+bool
+gstore_is_server(const char *name)
+{
+	const ForeignServer *server = GetForeignServerByName(name, true);
+
+	return server != NULL && is_our_handler(GetForeignDataWrapper(server->fdwid)->fdwhandler);
+}
+
 void
 gstore_check_table(Oid relation)
 {

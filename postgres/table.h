@@ -12,6 +12,9 @@ extern void gstore_table_init(PGFunction handler);
 /* Is it a foreign table of ours? */
 extern bool gstore_is_table(Oid relation);
 
+/* Is it a foreign server of ours? False also if there is none. */
+extern bool gstore_is_server(const char *name);
+
 /* ERROR if there is no such relation (42P01), or it is no table of ours (42809). */
 extern void gstore_check_table(Oid relation);
 

@@ -147,14 +147,15 @@ class Partitions:
         server.sql("DROP TABLE many")
 
     def joins_of_partitions_run_on_their_gpus_at_once(self, server):
-        """Of tables by the same key, whose partitions are on the same GPUs."""
+        """Of tables by the same key, whose partitions are on the same GPUs as nothing says where they are to be."""
         self._prepare(server)
         for name, rows in (("orders", 3000), ("lines", 12000)):
             server.sql(f"CREATE TABLE heap_{name} AS SELECT i AS id, i * 7 % 3000 AS o, i % 90 AS v FROM generate_series(1, {rows}) i")
             server.sql(f"CREATE TABLE {name} (id int, o int, v int) PARTITION BY HASH ({'id' if name == 'orders' else 'o'})")
             for n in range(4):
-                server.sql(f"CREATE FOREIGN TABLE {name}_{n} PARTITION OF {name} FOR VALUES WITH (MODULUS 4, REMAINDER {n}) SERVER gstore_fdw OPTIONS (pinning '{n % DEVICES}')")
+                server.sql(f"CREATE FOREIGN TABLE {name}_{n} PARTITION OF {name} FOR VALUES WITH (MODULUS 4, REMAINDER {n}) SERVER gstore_fdw")
             server.sql(f"INSERT INTO {name} SELECT * FROM heap_{name}; ANALYZE {name}; ANALYZE heap_{name}")
+        expect(server.sql("SELECT string_agg(pinning::text, '' ORDER BY table_oid::regclass::text) FROM gstore_fdw_chunk_info WHERE table_oid::regclass::text ~ '^(orders|lines)_' AND nitems > 0"), "01010101", "GPUs")
         joined = "FROM {lines} l JOIN {orders} o ON l.o = o.id WHERE o.v < 70"
         for select, part in (
             (f"SELECT count(*), sum(l.v * o.v) {joined}", "GPU: aggregate on lines_"),
@@ -174,6 +175,24 @@ class Partitions:
             for device in range(DEVICES):
                 expect(sorted_lines(self._begin_with_a_stopped_gpu(server, ours, device)), sorted_lines(wanted), ours)
         server.sql("DROP TABLE orders, lines, heap_orders, heap_lines")
+
+    def new_partition_is_on_the_gpu_that_has_the_fewest(self, server):
+        server.sql("CREATE TABLE months (m int, v int) PARTITION BY RANGE (m)")
+
+        def add(m, options=""):
+            server.sql(f"CREATE FOREIGN TABLE month_{m} PARTITION OF months FOR VALUES FROM ({m}) TO ({m + 1}) SERVER gstore_fdw {options}")
+            return server.sql(f"SELECT option_value FROM pg_foreign_table, pg_options_to_table(ftoptions) WHERE ftrelid = 'month_{m}'::regclass AND option_name = 'pinning'")
+
+        expect([add(m) for m in range(4)], ["0", "1", "0", "1"], "GPUs")
+        expect(add(4, "OPTIONS (pinning '1')"), "1", "as it is said")
+        expect([add(m) for m in (5, 6)], ["0", "0"], "GPUs")
+        server.sql("DROP FOREIGN TABLE month_1, month_3; CREATE TABLE month_7 PARTITION OF months FOR VALUES FROM (7) TO (8)")
+        expect([add(m, "OPTIONS (format 'arrow')") for m in (8, 9)], ["1", "1"], "GPUs after partitions have gone")
+        server.sql("CREATE FOREIGN TABLE alone (m int) SERVER gstore_fdw")
+        expect(server.sql("SELECT ftoptions IS NULL FROM pg_foreign_table WHERE ftrelid = 'alone'::regclass"), "t", "no option of what is no partition")
+        server.sql("INSERT INTO months SELECT m, m FROM generate_series(4, 9) m")
+        expect(server.sql("SELECT count(*), sum(v) FROM months"), "6|39", "rows")
+        server.sql("DROP TABLE months; DROP FOREIGN TABLE alone")
 
     def parts_begin_anew_with_other_parameters(self, server):
         self._prepare(server)
