@@ -33,13 +33,14 @@ static struct {
 
 static gvm_status do_serve(const command *c)
 {
-    const int32_t first = 0;
+    const bool lending = getenv(LENDING) != NULL;
+    const int32_t both[] = {0, 1};
     const gvm_keeper_options options = {
         .struct_size = sizeof options,
         .path = c->name,
-        .devices = &first,
-        .device_count = 1,
-        .device_budget_bytes = DEVICE_BUDGET_CHUNKS * CHUNK_BYTES,
+        .devices = both,
+        .device_count = lending ? 2 : 1,
+        .device_budget_bytes = (lending ? LENDING_BUDGET_CHUNKS : DEVICE_BUDGET_CHUNKS) * CHUNK_BYTES,
         .host_budget_bytes = HOST_BUDGET_CHUNKS * CHUNK_BYTES,
         .revoke_limit_ms = (uint32_t)c->a,
         .lease_limit_ms = (uint32_t)c->b,
@@ -94,6 +95,14 @@ static gvm_status do_snapshot(keeper_answer *out)
         return status;
     out->keeper = snapshot->keeper;
     out->device = snapshot->devices[0];
+    if (snapshot->keeper.devices > 1) { /* which lends; it has no objects of its own */
+        const gvm_keeper_device_info *lender = &snapshot->devices[1];
+
+        out->device.resident_bytes += lender->resident_bytes;
+        out->device.free_bytes += lender->free_bytes;
+        out->device.held_bytes += lender->held_bytes;
+        out->device.lent_bytes += lender->lent_bytes;
+    }
     for (uint32_t i = 0; i < snapshot->keeper.clients; i++)
         out->cut_off += snapshot->clients[i].cut_off;
     snapshot_free(snapshot);

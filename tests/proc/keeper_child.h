@@ -21,6 +21,8 @@
 
 #define CHUNK_BYTES (2 * MIB)
 #define DEVICE_BUDGET_CHUNKS 6u
+#define LENDING "GVMEM_TEST_LENDING" /* set: SERVE serves two devices, which lend to each other */
+#define LENDING_BUDGET_CHUNKS 4u     /* of each */
 #define HOST_BUDGET_CHUNKS 12u
 #define SLOTS 8u
 #define PATH_BYTES 108u

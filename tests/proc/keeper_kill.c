@@ -1,14 +1,15 @@
 /* SIGKILL of clients and keepers at every step and at any moment, SIGSTOP of clients at every step,
  * clients that break the protocol.
  *
- *     keeper_kill [ROUNDS [STRIDE [SEED]]]
+ *     keeper_kill [lending] [ROUNDS [STRIDE [SEED]]]
  *
  * Goal: whichever process dies, and whenever, no byte, descriptor, lease or name is lost or left, and what
  * every other client has is what it was. Method: a keeper and a bystander (keeper_fixture.h); a victim
  * lives a whole client's life and kills itself at its Nth step, for every STRIDEth N; then a keeper
  * does so while it serves one. Another victim stops itself there, and runs on when the keeper has cut
  * it off and the bystander has written what it wrote. In the rounds two clients act at random while
- * chunks move, until one of them, both, or the keeper is killed at a random moment.
+ * chunks move, until one of them, both, or the keeper is killed at a random moment. With lending the keeper serves two
+ * devices, of which the second has no objects, and lends memory to those of the first.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@
 #define KEEPER_EVERY 10u /* rounds: then it is the keeper that dies */
 #define MOMENT_MAX_US 60000u
 
-static uint64_t stride, seed;
+static uint64_t stride, seed, lent_looks; /* lent_looks: at the keeper, which found memory lent */
 
 static bool is_end_of_a_keeper(gvm_status status)
 {
@@ -328,6 +329,8 @@ static bool random_client_death(fixture *s, unsigned victims)
     out = keeper_do(&s->bystander, KEEPER_EVICT, 0, STILL_NAME, 0, 0);
     good = EXPECT(out.status == GVM_OK) && fixture_reads(s);
     pause_us(moment);
+    good = good && fixture_snapshot(s, &out);
+    lent_looks += out.device.lent_bytes > 0;
     for (int i = 0; i < 2; i++)
         if (victims >> i & 1)
             child_kill(&both[i]);
@@ -360,17 +363,23 @@ static bool random_rounds(uint64_t rounds)
 
 int main(int argc, char **argv)
 {
-    uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 0) : ROUNDS_DEFAULT, kills = 0, cuts = 0;
+    const bool lending = argc > 1 && strcmp(argv[1], "lending") == 0;
+    uint64_t rounds, kills = 0, cuts = 0;
     bool good;
 
     keeper_child_main(argc, argv);
+    argc -= lending;
+    argv += lending;
+    rounds = argc > 1 ? strtoull(argv[1], NULL, 0) : ROUNDS_DEFAULT;
     stride = argc > 2 ? strtoull(argv[2], NULL, 0) : STRIDE_DEFAULT;
     seed = random_seed(argc > 3 ? argv[3] : NULL);
     if (argc > 4 || stride == 0) {
-        fprintf(stderr, "usage: keeper_kill [ROUNDS [STRIDE [SEED]]]\n");
+        fprintf(stderr, "usage: keeper_kill [lending] [ROUNDS [STRIDE [SEED]]]\n");
         return 2;
     }
-    fixture_machine_default("devices=1,memory=128MiB,host=192MiB,sms=1");
+    fixture_machine_default("devices=%d,memory=128MiB,host=192MiB,sms=1", lending ? 2 : 1);
+    if (lending)
+        setenv(LENDING, "1", 1);
     setenv("GVMEM_CACHE", "0", 0);
     fixture_raise_fd_limit();
     memory_watch();
@@ -391,6 +400,8 @@ int main(int argc, char **argv)
     tap_result(good, "keeper killed at %llu of its steps", (unsigned long long)kills);
     tap_result(random_rounds(rounds), "killed at random moments: %llu rounds, seed %llu",
                (unsigned long long)rounds, (unsigned long long)seed);
+    if (lending)
+        tap_result(lent_looks > 0, "memory was lent in %llu of them", (unsigned long long)lent_looks);
     memory_watch_end();
     return tap_finish();
 }
