@@ -50,14 +50,6 @@ static void set_chunk_where(gvmi_machine *m, keep_object *object, uint32_t index
     gvmi_keep_mark(m, object);
 }
 
-void gvmi_keep_count_leaving(gvmi_machine *m, uint32_t frame, bool more)
-{
-    const gvmi_frame_spec *spec = &gvmi_keep_frame(m, frame)->spec;
-    uint64_t *leaving_bytes = &m->devices[spec->device].leaving_bytes;
-
-    *leaving_bytes = more ? *leaving_bytes + spec->bytes : *leaving_bytes - spec->bytes;
-}
-
 static void count_lent_leaving(gvmi_machine *m, uint32_t frame, bool more)
 {
     if (gvmi_keep_is_lent(m, frame))

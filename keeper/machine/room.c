@@ -361,6 +361,14 @@ void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made)
     }
 }
 
+void gvmi_keep_count_leaving(gvmi_machine *m, uint32_t frame, bool more)
+{
+    const gvmi_frame_spec *spec = &gvmi_keep_frame(m, frame)->spec;
+    uint64_t *leaving_bytes = &m->devices[spec->device].leaving_bytes;
+
+    *leaving_bytes = more ? *leaving_bytes + spec->bytes : *leaving_bytes - spec->bytes;
+}
+
 void gvmi_keep_taint(gvmi_machine *m, uint32_t number)
 {
     if (number != 0)

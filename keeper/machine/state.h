@@ -710,6 +710,8 @@ uint32_t gvmi_keep_take_lent_frame(gvmi_machine *m, const keep_object *object, u
 void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made);
 /* The frame goes from a chunk to those who hold it: one of their users is charged. */
 void gvmi_keep_charge_holder(const keep_frame *frame);
+/* A frame of a device that a chunk is about to leave, or leaves no more. */
+void gvmi_keep_count_leaving(gvmi_machine *m, uint32_t frame, bool more);
 /* It is never to be used again; 0: nothing. */
 void gvmi_keep_taint(gvmi_machine *m, uint32_t number);
 /* The opening is being sent the frame. */
@@ -849,8 +851,6 @@ uint64_t gvmi_keep_recall_chunks(gvmi_machine *m, keep_object *object, const kee
                                  uint64_t bytes, bool *host_full);
 /* Likewise all chunks that are not on the host, to the host. */
 void gvmi_keep_move_to_host(gvmi_machine *m, keep_object *object, bool *host_full);
-/* A frame of a device that a chunk is about to leave, or leaves no more. */
-void gvmi_keep_count_leaving(gvmi_machine *m, uint32_t frame, bool more);
 /* Begins to move chunks from the device of a FROZEN object. to_host: not to memory that another device lends. */
 uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool to_host,
                                 bool *host_full);
