@@ -306,8 +306,7 @@ emit_integer_of_decimal(gstore_emitter *e, Node *argument, Oid type, gstore_emit
 {
 	if (!emit_rounded(e, argument, GQUERY_ROUND_I64, 0, out))
 		return false;
-	*out = (gstore_emitted){
-		.type = type, .nullable = out->nullable, .raises = out->raises || type != INT8OID};
+	*out = (gstore_emitted){.type = type, .nullable = out->nullable, .raises = true};
 	return type == INT8OID || gstore_emit(e, type == INT4OID ? GQUERY_TO_I32 : GQUERY_TO_I16, 0, 0);
 }
 

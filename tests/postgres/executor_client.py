@@ -294,14 +294,14 @@ def run_again(server, *query, **more):
 
 
 def connect_as_owner(sock, server):
-    """The spawner serves the server's own user."""
+    """The spawner serves the server's own user. A server that has just been started may take a moment for it, more so on a GPU."""
     owner = pwd.getpwuid(server.folder.joinpath("data").stat().st_uid)
     before = os.geteuid()
     folder = os.open(server.folder / "data/pg_stat_tmp", os.O_PATH)
     if before == 0:
         os.seteuid(owner.pw_uid)
     try:
-        sock.connect(f"/proc/self/fd/{folder}/gstore_spawn.sock")
+        wait_until("the spawner listens", lambda: sock.connect_ex(f"/proc/self/fd/{folder}/gstore_spawn.sock") == 0, limit_s=private.START_S)
     finally:
         os.seteuid(before)
         os.close(folder)

@@ -431,7 +431,7 @@ class Long:
 
     def hash_table_is_built_where_its_first_query_has_no_turn(self, _):
         """That is of a role which has as many as it may have; the next one is of another. Each of the software GPU's SMs has a block at a time: there are more than queries."""
-        with other_server(GVMEM_SOFTGPU=f"devices=1,sms=20,instance=turns.{os.getpid()}") as server, contextlib.ExitStack() as stack:
+        with other_server(GVMEM_DRIVER="soft", GVMEM_SOFTGPU=f"devices=1,sms=20,instance=turns.{os.getpid()}") as server, contextlib.ExitStack() as stack:
             token = fill(server, self.ROWS)
             server.sql("CREATE FOREIGN TABLE single (id int, k bigint) SERVER gstore_fdw; INSERT INTO single VALUES (1, 1)")
             single = server.sql("SELECT gstore_export('single')")

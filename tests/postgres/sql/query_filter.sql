@@ -165,6 +165,16 @@ ALTER FOREIGN TABLE fg ADD COLUMN later int;
 SELECT count(*) FROM fg WHERE later IS NULL;
 UPDATE fg SET later = id WHERE id <= 10;
 SELECT id, later FROM fg WHERE later % 3 = 1;
+-- A cast of a date to a timestamp may be out of range, and does not come before a condition that is not for the GPU.
+CREATE FOREIGN TABLE far (id int, d date, t text) SERVER gstore_fdw;
+INSERT INTO far SELECT i, '2000-01-01'::date + i, 'near' FROM generate_series(1, 1000) i;
+INSERT INTO far VALUES (0, '5874897-12-31', 'far');
+EXPLAIN (COSTS OFF) SELECT count(*) FROM far WHERE id < 500 AND t ~ 'near' AND d::timestamp + interval '1 day' > '2000-01-01' AND date_trunc('month', d::timestamp) > '2000-01-01';
+SELECT count(*) FROM far WHERE id < 500 AND t ~ 'near' AND d::timestamp + interval '1 day' > '2000-01-01' AND date_trunc('month', d::timestamp) > '2000-01-01';
+EXPLAIN (COSTS OFF) SELECT count(*) FROM far WHERE id < 500 AND t ~ 'near' AND d::timestamp > '2000-01-01'::timestamp;
+SELECT count(*) FROM far WHERE id < 500 AND t ~ 'near' AND d::timestamp > '2000-01-01'::timestamp;
+DROP FOREIGN TABLE far;
+
 -- By the software GPU such conditions are not cheaper.
 RESET gstore_fdw.gpu_startup_cost;
 RESET gstore_fdw.gpu_instruction_cost;
