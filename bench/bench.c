@@ -37,6 +37,8 @@ static const char usage[] =
     "  -m, --max SIZE     how far the array grows (32GiB, or three fifths of what is free); keeper\n"
     "                     and models: the device budget (8GiB and 16GiB; 64MiB on the software GPU);\n"
     "                     appender: no result is larger (32GiB; 128MiB)\n"
+    "  -l, --lender N     keeper: its scans alone, and device N lends memory for what the other has no\n"
+    "                     room for; the other itself: none does\n"
     "  -t, --trace FILE   keeper: append every acquire, to replay with gvmem-bench policy; heap:\n"
     "                     replay what GVMEM_HEAP_TRACE recorded (a made-up training)\n"
     "  -p, --pool FILE    heap: another allocator beside it, a library with the functions of\n"
@@ -182,6 +184,7 @@ static bool set_option(bench *b, int option, const char **json_path)
     switch (option) {
     case 'd': return tool_parse_number("", "--device", optarg, 0, 1000, &b->ordinal);
     case 'm': return tool_parse_size("", "--max", optarg, GVM_CHUNK_BYTES_MIN, &b->max_bytes);
+    case 'l': return tool_parse_number("", "--lender", optarg, 0, 1000, &b->lender);
     case 't': b->trace_path = optarg; return true;
     case 'p':
         if (b->pool_count == BENCH_POOLS_MAX)
@@ -217,18 +220,24 @@ static bool check_operands(const bench *b, const benchmark *what)
 /* The benchmark of a command line, measured. */
 static int run(bench *b, int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"device", required_argument, NULL, 'd'}, {"max", required_argument, NULL, 'm'},
-        {"trace", required_argument, NULL, 't'},  {"pool", required_argument, NULL, 'p'},
-        {"budget", required_argument, NULL, 'b'}, {"extent", required_argument, NULL, 'x'},
-        {"scale", required_argument, NULL, 's'},  {"graph", required_argument, NULL, 'g'},
-        {"quick", no_argument, NULL, 'q'},        {"json", optional_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {0}};
+    static const struct option longs[] = {{"device", required_argument, NULL, 'd'},
+                                          {"max", required_argument, NULL, 'm'},
+                                          {"lender", required_argument, NULL, 'l'},
+                                          {"trace", required_argument, NULL, 't'},
+                                          {"pool", required_argument, NULL, 'p'},
+                                          {"budget", required_argument, NULL, 'b'},
+                                          {"extent", required_argument, NULL, 'x'},
+                                          {"scale", required_argument, NULL, 's'},
+                                          {"graph", required_argument, NULL, 'g'},
+                                          {"quick", no_argument, NULL, 'q'},
+                                          {"json", optional_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     const char *json_path = NULL;
     const benchmark *what;
     int option;
 
-    while ((option = getopt_long(argc, argv, "d:m:t:p:b:x:s:g:qj::h", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "d:m:l:t:p:b:x:s:g:qj::h", longs, NULL)) != -1) {
         if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
         if (!set_option(b, option, &json_path))
@@ -262,6 +271,7 @@ int main(int argc, char **argv)
     if (b == NULL)
         return tool_error("out of memory");
     b->command = command;
+    b->lender = -1;
     code = run(b, argc, argv);
     free(b);
     return code;

@@ -40,6 +40,7 @@ typedef struct bench {
     gvm_device_info info;
     peer importer;
     int ordinal;
+    int lender; /* of the keeper; -1: none */
     bool quick;
     const char *benchmark, *command;
     char *const *operands; /* of the benchmark: a token, or names of parts */

@@ -289,10 +289,12 @@ static void measure_sets(bench *b)
 
 /* ---- c) scans of twice the budget */
 
+/* What is lent is compared with the device's own memory. */
 static bool measure_passes(bench *b, gvm_hint hint, figure_names names, const char *share_name,
                            uint64_t bytes, const keeper_answer *rates)
 {
-    bench_samples samples = {0}, floors = {0}, share = {0};
+    bench_samples samples = {0}, floors = {0}, share = {0}, lent = {0};
+    const bool lends = master.plan.lender >= 0 && master.plan.lender != master.plan.ordinal;
 
     for (int i = 0; i < 3 + (b->quick ? 3 : 7); i++) {
         keeper_answer before, a;
@@ -306,12 +308,19 @@ static bool measure_passes(bench *b, gvm_hint hint, figure_names names, const ch
         resident = (double)before.object.device_bytes;
         bench_add(&samples, a.us);
         bench_add(&share, resident / (double)bytes);
-        bench_add(&floors, master_us_for_bytes((double)bytes - resident, rates->host_rate) +
+        bench_add(&lent, (double)before.object.lent_bytes / (double)bytes);
+        bench_add(&floors, master_us_for_bytes((double)bytes - resident,
+                                               lends ? rates->device_rate : rates->host_rate) +
                                master_us_for_bytes(resident, rates->device_rate));
     }
     master_record(b, names, "us", bytes, &samples, bench_median(&floors));
     fprintf(b->text, "  %-52s %12.4g %31s\n", share_name,
             bench_record(b, b->benchmark, share_name, "share", bytes, 0, &share), "of 1");
+    if (lends)
+        fprintf(b->text, "  %-52s %12.4g %31s\n", "lent by the other device before it",
+                bench_record(b, b->benchmark, "lent by the other device before it", "share", bytes,
+                             0, &lent),
+                "of 1");
     return true;
 }
 
@@ -401,6 +410,10 @@ void bench_keeper(bench *b)
             gvmi_size_text(master.plan.host_budget_bytes, host), BENCH_CLIENTS);
     if (!master_connect_all(b) || !master_measure_link(b))
         return;
+    if (master.plan.lender >= 0) {
+        measure_scans(b);
+        return;
+    }
     measure_fast(b);
     measure_slow(b);
     measure_sets(b);

@@ -65,6 +65,7 @@ typedef struct keeper_answer {
 /* What the processes need to know before they start. */
 typedef struct keeper_plan {
     int ordinal;
+    int lender; /* a device that lends memory; -1: none */
     uint64_t device_budget_bytes, host_budget_bytes;
     char folder[64], path[100];
     const char *trace_path; /* NULL: none */

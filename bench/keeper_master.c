@@ -235,6 +235,7 @@ static uint64_t choose_budget(const bench *b, uint64_t usual_bytes)
 bool master_start(bench *b, uint64_t usual_bytes)
 {
     master.plan.ordinal = b->ordinal;
+    master.plan.lender = b->lender;
     master.plan.trace_path = b->trace_path;
     master.plan.device_budget_bytes = choose_budget(b, usual_bytes);
     master.plan.host_budget_bytes = 4 * master.plan.device_budget_bytes;

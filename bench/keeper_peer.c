@@ -29,13 +29,13 @@ typedef struct client {
 
 static gvm_status do_serve(client *c)
 {
-    const int32_t device = c->plan->ordinal;
+    const int32_t devices[] = {c->plan->ordinal, c->plan->lender};
     const gvm_keeper_options options = {
         .struct_size = sizeof options,
         .path = c->plan->path,
         .trace_path = c->plan->trace_path,
-        .devices = &device,
-        .device_count = 1,
+        .devices = devices,
+        .device_count = c->plan->lender >= 0 && c->plan->lender != c->plan->ordinal ? 2 : 1,
         .device_budget_bytes = c->plan->device_budget_bytes,
         .host_budget_bytes = c->plan->host_budget_bytes,
     };

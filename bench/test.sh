@@ -212,6 +212,13 @@ for name in ('read lease, p50', 'write lease taken from another, p50', 'acquire 
     assert names[name] > 0 and names[name + ', floor'] > 0, name
 assert record['benchmark'] == 'keeper' and names['bytes brought in for a clean set'] > 0
 EOF
+    GVMEM_SOFTGPU="devices=2,memory=512MiB,host=1GiB,sms=1,instance=bench-$$.2"
+    expect 0 keeper --quick --lender 1 --json="$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'the other device has lent no memory'
+import json, sys
+lent = [f['median'] for f in json.load(open(sys.argv[1]))['figures'] if f['name'] == 'lent by the other device before it']
+assert len(lent) == 2 and min(lent) > 0, lent
+EOF
     ;;
 models) # every swap moved the model, and nobody read wrong words (exit status)
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=1,instance=bench-$$}"
