@@ -11,6 +11,7 @@ import argparse
 import os
 import statistics
 import sys
+import time
 from pathlib import Path
 
 import numpy
@@ -66,7 +67,10 @@ class Bench:
 
     def find_devices(self):
         self.server.psql("CREATE EXTENSION gstore_fdw;")
-        _, self.devices = self.server.psql("SELECT device_name FROM gstore_fdw_keeper_info ORDER BY device;")
+        self.devices = []
+        while not self.devices:  # their names are not known before the keeper has opened them all
+            _, self.devices = self.server.psql("SELECT device_name FROM gstore_fdw_keeper_info WHERE (SELECT bool_and(ready) FROM gstore_fdw_keeper_info) ORDER BY device;")
+            time.sleep(0.05)
         self.partitions = self.arguments.partitions or len(self.devices)
 
     def load(self, name, rows):
