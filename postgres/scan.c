@@ -505,8 +505,7 @@ reads_late(const scan_state *state)
 static gstore_start
 start_scan(ForeignScanState *node, bool unasked)
 {
-	scan_state	*state = node->fdw_state;
-	gstore_start started;
+	scan_state *state = node->fdw_state;
 
 	if (state->filter_known)
 		return GSTORE_NOT_STARTED;
