@@ -532,6 +532,7 @@ gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_
 	e.manifest = make_manifest(relation, view, &e.bytes);
 	e.key = (gstore_token_key){.sum = gvm_kernel_checksum_host(e.manifest, e.bytes),
 							   .for_call = for_call,
+							   .for_query = kind == GSTORE_EXPORT_QUERY,
 							   .writer_number = for_call ? view->name.writer_number : 0};
 	e.count = list_areas(relation, view, for_call && gstore_links_deleted(view), &e.areas);
 	if (!renew_token(&e, secret, &renewed) || (!renewed && !make_token_alone(&e, secret)))

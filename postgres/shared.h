@@ -61,7 +61,8 @@ typedef struct gstore_copy
 
 #define GSTORE_NO_WRITER			 1 /* no writer has it */
 #define GSTORE_TOKENS_MAX			 4096
-#define GSTORE_TOKENS_OF_A_TABLE_MAX 64
+#define GSTORE_TOKENS_OF_A_TABLE_MAX 64 /* of each kind, of a payer */
+#define GSTORE_TOKENS_A_FREE_ONE	 3	/* so many times as many as are free a payer may have */
 #define GSTORE_LOADS_OF_A_ROLE_MAX	 64
 
 typedef enum gstore_token_state
@@ -78,19 +79,20 @@ typedef struct gstore_token
 	gstore_token_state state;
 	uint8			   secret[GSTORE_SECRET_BYTES];
 	gstore_store_name  name;
-	Oid				   role;		 /* that made it */
-	uint32			   privileges;	 /* of the table, when it was made */
-	uint64			   sum;			 /* of the manifest */
-	uint64			   manifest_end; /* where the link to the store's manifests ends */
-	uint64			   deleted_end;	 /* and that to its bitmaps of deleted rows; 0: there is none */
-	uint64			   number;		 /* they rise */
-	int64			   expires_ns;	 /* CLOCK_MONOTONIC */
+	Oid				   role; /* that made it; InvalidOid: it is for queries of all roles */
+	Oid	   payer;		 /* the session's user, of whose share it is; InvalidOid: that of queries */
+	uint32 privileges;	 /* of the table, when it was made */
+	uint64 sum;			 /* of the manifest */
+	uint64 manifest_end; /* where the link to the store's manifests ends */
+	uint64 deleted_end;	 /* and that to its bitmaps of deleted rows; 0: there is none */
+	uint64 number;		 /* they rise */
+	int64  expires_ns;	 /* CLOCK_MONOTONIC */
 	/* The process in whose transaction it was made; 0: that has ended, or others have it, too. */
 	pid_t			 maker;
 	SubTransactionId made_in; /* if there is a maker */
 	/* Of gstore_load_begin(): name is that of a store of no table. */
 	uint64 staged_bytes; /* 0: it is one of gstore_export(), or of a call */
-	bool   for_call;	 /* for a worker of a session (call.h): no user has it */
+	bool   for_call;	 /* for a worker of a session (call.h), or for queries: no user has it */
 	uint64 writer_number; /* for_call: it has rows of this writer that are not committed; 0: it has none */
 	pid_t session;		  /* it ends with this process */
 	/* The process whose transaction has loaded the rows and not ended; 0: none has. */

@@ -98,7 +98,7 @@ is_same(const gstore_token *t, const gstore_token *wanted)
 {
 	return is_of(t, wanted->name.table) && t->name.store == wanted->name.store &&
 		t->sum == wanted->sum && t->manifest_end >= wanted->manifest_end &&
-		t->deleted_end >= wanted->deleted_end && t->role == GetUserId() &&
+		t->deleted_end >= wanted->deleted_end && t->role == wanted->role &&
 		t->privileges == wanted->privileges && t->for_call == wanted->for_call &&
 		t->writer_number == wanted->writer_number && t->expires_ns > gstore_now_ns();
 }
@@ -251,27 +251,58 @@ list_tokens(Oid relation, gstore_token **out)
 
 static bool made_some; /* tokens, in this transaction */
 
-/* A place for one more of the table; NULL: all are taken. The lock is held. */
-static gstore_token *
-find_free_token(void)
+/* What a payer has of the list. */
+typedef struct share
 {
+	int			  count, free;
+	gstore_token *place; /* a free one; NULL: there is none */
+	gstore_token oldest; /* of the payer's that are LIVE, the one that was asked for before all others */
+} share;
+
+/* The lock is held. */
+static share
+find_share(Oid payer)
+{
+	share found = {0};
+
 	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
-		if (gstore->tokens[i].state == GSTORE_TOKEN_FREE)
-			return &gstore->tokens[i];
-	return NULL;
+	{
+		gstore_token *t = &gstore->tokens[i];
+
+		if (t->state == GSTORE_TOKEN_FREE)
+		{
+			found.free++;
+			found.place = t;
+			continue;
+		}
+		if (t->payer != payer)
+			continue;
+		found.count++;
+		if (t->state == GSTORE_TOKEN_LIVE &&
+			(found.oldest.state == GSTORE_TOKEN_FREE || t->expires_ns < found.oldest.expires_ns))
+			found.oldest = *t;
+	}
+	return found;
 }
 
-/* A table has so many tokens of each kind at most, and one more is to come. */
+/* Others that come find some free; who has many gets no more until others end theirs. */
+static bool
+has_room(const share *s)
+{
+	return s->count < GSTORE_TOKENS_A_FREE_ONE * s->free;
+}
+
+/* A payer has so many tokens of a table and kind at most, and one more is to come. */
 static void
-end_oldest(Oid relation, bool for_call)
+end_oldest(const gstore_token *wanted)
 {
 	gstore_token	   *all;
-	const int			listed = list_tokens(relation, &all);
+	const int			listed = list_tokens(wanted->name.table, &all);
 	const gstore_token *oldest = NULL;
 	int					count = 0;
 
 	for (int i = 0; i < listed; i++)
-		if (all[i].for_call == for_call)
+		if (all[i].for_call == wanted->for_call && all[i].payer == wanted->payer)
 		{
 			count++;
 			if (oldest == NULL || all[i].number < oldest->number)
@@ -280,6 +311,19 @@ end_oldest(Oid relation, bool for_call)
 	if (count >= GSTORE_TOKENS_OF_A_TABLE_MAX)
 		end_token(oldest);
 	pfree(all);
+}
+
+/* Nobody else knows tokens of queries, so the one that none has asked for longest gives way to another. */
+static void
+end_unused(void)
+{
+	share s;
+
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	s = find_share(InvalidOid);
+	LWLockRelease(gstore->lock);
+	if (!has_room(&s) && s.oldest.state != GSTORE_TOKEN_FREE)
+		end_token(&s.oldest);
 }
 
 /* This transaction's tokens of rows of the table that it has not committed: the next call has another one. */
@@ -375,25 +419,29 @@ check_load_limits(uint64 bytes)
 					 "while a program keeps a lease.")));
 }
 
-#define TOO_MANY "there are %d tokens of tables in GPU memory, the limit"
-
-static bool
-refuse_token(gstore_answer *refused)
+/* Queries have another way. */
+static void
+refuse_token(const share *s, gstore_answer *refused)
 {
 	if (refused == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED), errmsg(TOO_MANY, GSTORE_TOKENS_MAX),
-				 errhint("End some by gstore_revoke_all(), or lower gstore_fdw.token_lifetime.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("role \"%s\" has %d tokens of tables in GPU memory, its share of %d",
+					GetUserNameFromId(GetSessionUserId(), false), s->count, GSTORE_TOKENS_MAX),
+			 errdetail("A role may have %d times as many as are free, and %d are free.",
+					   GSTORE_TOKENS_A_FREE_ONE, s->free),
+			 errhint("End some by gstore_revoke() or gstore_revoke_all(), or have gstore_fdw.token_lifetime lowered.")));
 	refused->status = GVM_E_LIMIT;
-	snprintf(refused->text, sizeof refused->text, TOO_MANY, GSTORE_TOKENS_MAX);
-	return false;
+	strlcpy(refused->text, "roles have all tokens of tables in GPU memory", sizeof refused->text);
 }
 
-/* As described, but for what is the same for all. Where there is no place for one more: refused, or ERROR if that is NULL. */
+/* As described, but for what is the same for all. Where the payer's share is used up: refused, or ERROR if that is NULL. */
 static bool
 begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES], gstore_answer *refused)
 {
-	gstore_token *t;
+	share s;
+	bool  room;
 
 	if (!pg_strong_random(secret, GSTORE_SECRET_BYTES))
 		ereport(ERROR,
@@ -402,20 +450,22 @@ begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES], gs
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	if (described->staged_bytes > 0)
 		check_load_limits(described->staged_bytes);
-	t = find_free_token();
-	if (t != NULL)
+	s = find_share(described->payer);
+	room = has_room(&s);
+	if (room)
 	{
-		*t = *described;
-		t->state = GSTORE_TOKEN_MAKING;
-		t->number = ++gstore->token_numbers;
-		t->role = GetUserId();
-		t->maker = MyProcPid;
-		t->made_in = GetCurrentSubTransactionId();
-		memcpy(t->secret, secret, GSTORE_SECRET_BYTES);
+		*s.place = *described;
+		s.place->state = GSTORE_TOKEN_MAKING;
+		s.place->number = ++gstore->token_numbers;
+		s.place->maker = MyProcPid;
+		s.place->made_in = GetCurrentSubTransactionId();
+		memcpy(s.place->secret, secret, GSTORE_SECRET_BYTES);
 		made_some = true;
 	}
 	LWLockRelease(gstore->lock);
-	return t != NULL || refuse_token(refused);
+	if (!room)
+		refuse_token(&s, refused);
+	return room;
 }
 
 static bool
@@ -444,6 +494,8 @@ describe_wanted(const gstore_view *view, const gstore_token_key *key, const gsto
 
 	return (gstore_token){.name = view->name,
 						  .privileges = key->privileges,
+						  .role = key->for_query ? InvalidOid : GetUserId(),
+						  .payer = key->for_query ? InvalidOid : GetSessionUserId(),
 						  .sum = key->sum,
 						  .manifest_end = pieces[0].bytes,
 						  .deleted_end = last->part == GSTORE_DELETED ? last->bytes : 0,
@@ -473,7 +525,9 @@ gstore_token_make(Oid relation, const gstore_view *view, const gstore_token_key 
 		return true;
 	if (key->writer_number != 0)
 		end_uncommitted(relation);
-	end_oldest(relation, key->for_call);
+	end_oldest(&wanted);
+	if (key->for_query)
+		end_unused();
 	if (!begin_token(&wanted, secret, refused))
 		return false;
 	PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
@@ -534,7 +588,11 @@ gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTE
 		before_shmem_exit(end_loads_at_exit, (Datum) 0);
 		registered = true;
 	}
-	(void) begin_token(&(gstore_token){.name = name, .staged_bytes = bytes, .session = MyProcPid},
+	(void) begin_token(&(gstore_token){.name = name,
+									   .role = GetUserId(),
+									   .payer = GetSessionUserId(),
+									   .staged_bytes = bytes,
+									   .session = MyProcPid},
 					   secret, NULL);
 	PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
 	{

@@ -19,7 +19,8 @@ typedef struct gstore_token_key
 {
 	uint64 sum;		   /* of the manifest */
 	uint32 privileges; /* of the table, at this moment */
-	bool   for_call;   /* for a worker of a session (call.h) */
+	bool   for_call;   /* for a worker of a session (call.h), or for queries */
+	bool   for_query;  /* which those of all roles use */
 	/* Rows that are not committed, for_call: of this writer. The token ends with the transaction. 0: all are committed. */
 	uint64 writer_number;
 } gstore_token_key;
@@ -27,7 +28,8 @@ typedef struct gstore_token_key
 /*
  * The secret of a token for the current user, of these areas of a store: the first is that of the manifests, the last may be
  * that of bitmaps of deleted rows. A token that the user has for the same is used again, and its lifetime begins anew; else a
- * new one is made. False: there is no room for one, as *refused says; if that is NULL, ERROR.
+ * new one is made. False: there is no room for one, or the share is used up (docs/design/gstore.md, "Tokens"), as *refused
+ * says; if that is NULL, ERROR. For queries the "user" is all roles.
  */
 extern bool gstore_token_make(Oid relation, const gstore_view *view, const gstore_token_key *key,
 							  const gstore_piece *pieces, int count,

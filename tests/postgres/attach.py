@@ -777,14 +777,6 @@ class EveryReader:
         s.sql("CREATE ROLE shortener")
         expect(s.error("SET ROLE shortener; SET gstore_fdw.token_lifetime = 1"), "42501", "the setting is the administrator's")
 
-    def oldest_token_of_a_table_gives_way(self, s):
-        fill(s, 10)
-        tokens = []
-        for i in range(65):
-            s.sql(f"INSERT INTO ft VALUES ({i})")
-            tokens.append(export(s))
-        expect([Reading.is_attached(s, token) for token in (tokens[0], tokens[1], tokens[-1])], ["false", "true", "true"], "attach")
-
     def tokens_of_servers_with_one_keeper_are_their_own(self, s):
         if os.getuid() != 0:
             return "needs root"

@@ -5,6 +5,7 @@ usage: tokens.py [CASE...]
 """
 import sys
 
+from attached import tool
 from cases import fill, group, main
 from private import expect
 
@@ -22,10 +23,87 @@ def refusal(server, statement):
     ).split("|")
 
 
-def ran(server, query):
+def ran(server, query, role="postgres"):
     """Where a query ran, as EXPLAIN says."""
-    plan = server.sql(f"SET statement_timeout = '100s'; {ON_THE_GPU} EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}")
+    plan = server.sql(f"SET statement_timeout = '100s'; SET SESSION AUTHORIZATION {role}; {ON_THE_GPU} EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {query}")
     return next((line.strip().removeprefix("Ran: ") for line in plan.splitlines() if "Ran: " in line), plan)
+
+
+def is_attached(server, token):
+    return tool(server, "-n", "0", token).returncode == 0
+
+
+def use_up(server, hog, roles, tables):
+    """As many tokens as the session's user gets, for each table and role; their number, SQLSTATE, message and hint."""
+    said = server.sql(
+        f"SET SESSION AUTHORIZATION {hog}; SET client_min_messages = warning;"
+        "CREATE TEMP TABLE said (made int, state text, message text, hint text);"
+        f"""DO $$ DECLARE made int := 0; state text; message text; hint text; BEGIN
+            FOR r IN 1..{roles} LOOP
+                EXECUTE 'SET LOCAL ROLE other_' || r;
+                FOR t IN {tables[0]}..{tables[-1]} LOOP
+                    BEGIN
+                        PERFORM gstore_export(('t' || t)::reggstore);
+                        made := made + 1;
+                    EXCEPTION WHEN OTHERS THEN
+                        GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+                    END;
+                    EXIT WHEN state IS NOT NULL;
+                END LOOP;
+                EXIT WHEN state IS NOT NULL;
+            END LOOP;
+            SET LOCAL ROLE NONE;
+            INSERT INTO said VALUES (made, state, message, hint);
+        END $$; SELECT * FROM said"""
+    )
+    made, *refused = said.split("|")
+    return int(made), refused
+
+
+@group()
+class Shares:
+    def queries_of_all_roles_have_one_token(self, s):
+        fill(s)
+        s.sql("CREATE ROLE reader; GRANT SELECT ON ft TO reader")
+        for role in ("postgres", "reader"):
+            expect(ran(s, "SELECT count(*) FROM ft", role), "on the GPU", role)
+        expect(s.sql("SELECT gstore_revoke_all('ft')"), "1", "tokens")
+
+    def oldest_token_of_a_role_gives_way_and_no_other_ones(self, s):
+        fill(s, 10)
+        s.sql("GRANT SELECT ON ft TO reader")
+        read = s.sql("SET SESSION AUTHORIZATION reader; SELECT gstore_export('ft')")
+        session = s.session()
+        tokens = []
+        for i in range(65):
+            session.sql(f"INSERT INTO ft VALUES ({i})")
+            tokens.append(session.sql("SELECT gstore_export('ft')"))
+        session.close()
+        expect([is_attached(s, token) for token in (tokens[0], tokens[1], tokens[-1], read)], [False, True, True, True], "attach")
+        s.sql("SELECT gstore_revoke_all('ft')")
+
+    def roles_share_all_tokens(self, s):
+        """Whoever comes first leaves some to others, and queries run on the GPU all the time."""
+        s.sql(";".join(f"CREATE ROLE other_{i}" for i in range(1, 61)))
+        hogs = {"first": range(1, 61), "second": range(61, 76), "third": range(76, 81)}
+        s.sql(";".join(f"CREATE FOREIGN TABLE t{i} (id int) SERVER gstore_fdw; INSERT INTO t{i} VALUES ({i})" for i in range(1, 81)))
+        s.sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO PUBLIC")
+        made = []
+        for hog, tables in hogs.items():
+            s.sql(f"CREATE ROLE {hog}; GRANT {', '.join(f'other_{i}' for i in range(1, 61))} TO {hog}")
+            count, (state, message, hint) = use_up(s, hog, 60, tables)
+            expect([state, f'role "{hog}" has {count} tokens' in message, "gstore_revoke" in hint], ["53400", True, True], message)
+            made.append(count)
+        expect([made[0] > 3000, 700 < made[1] < 800, 150 < made[2] < 200], [True] * 3, f"tokens of three roles: {made}")
+        session = s.session()
+        session.sql("SET SESSION AUTHORIZATION third; SET ROLE other_1")
+        token = session.sql("SELECT gstore_export('t76')")
+        expect(session.sql(f"SELECT gstore_revoke('{token}')"), "t", "one of the third role's, which it was given again")
+        expect(session.sql("SELECT gstore_export('t76') IS NOT NULL"), "t", "another one in its place")
+        session.close()
+        expect(s.sql("SET SESSION AUTHORIZATION reader; SELECT gstore_export('t1') IS NOT NULL"), "t", "one of a role that has none")
+        where = {ran(s, f"SELECT count(*) FROM t{i}") for i in range(1, 61)}
+        expect(where, {"on the GPU"}, "queries")
 
 
 @group("synchronous_standby_names=nobody", "synchronous_commit=local")
