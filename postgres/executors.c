@@ -165,11 +165,12 @@ gstore_executors_prepare(const gstore_executors *executors, struct pollfd *polle
 static bool
 read_beats(gstore_executor *e)
 {
-	char	byte;
-	ssize_t bytes;
+	gstore_spawn_beat beat;
+	ssize_t			  bytes;
 
-	while ((bytes = recv(e->control, &byte, sizeof byte, MSG_DONTWAIT)) > 0)
-		e->deadline_ns = gstore_deadline_ns(GSTORE_SPAWN_HANG_MS);
+	while ((bytes = recv(e->control, &beat, sizeof beat, MSG_DONTWAIT)) > 0)
+		if (bytes == (ssize_t) sizeof beat && beat.still_ms >= 0)
+			e->deadline_ns = gstore_deadline_ns(GSTORE_SPAWN_HANG_MS - beat.still_ms);
 	return bytes < 0 && (errno == EAGAIN || errno == EINTR);
 }
 

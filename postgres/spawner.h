@@ -35,8 +35,8 @@
 #define GSTORE_SPAWN_KEEPER		   5 /* of a session */
 /*
  * An executor has instead of these a connection to the spawner, over which it receives requests, each with two descriptors, that
- * of the backend's connection and that of its memory file; and sends a byte at least each GSTORE_SPAWN_BEAT_MS, unless a query of
- * its does not go on. It is killed after GSTORE_SPAWN_HANG_MS without one.
+ * of the backend's connection and that of its memory file; and sends a gstore_spawn_beat at least each GSTORE_SPAWN_BEAT_MS. It is
+ * killed after GSTORE_SPAWN_HANG_MS without one, or in which one of its queries has not gone on.
  */
 #define GSTORE_SPAWN_CONTROL		  3
 #define GSTORE_SPAWN_EXECUTOR_KEEPER  4 /* restricted, for tables */
@@ -44,6 +44,11 @@
 #define GSTORE_SPAWN_BEAT_MS		  5000
 #define GSTORE_SPAWN_HANG_MS		  30000
 #define GSTORE_EXECUTORS_MAX		  32 /* at a time */
+
+typedef struct gstore_spawn_beat
+{
+	int32_t still_ms; /* for how long the query that went on before all others has not */
+} gstore_spawn_beat;
 
 typedef enum gstore_spawn_kind
 {

@@ -241,19 +241,20 @@ static bool receive_connection(void)
     return true;
 }
 
-/* Whether all queries go on. */
-static bool is_alive(int64_t now_ns)
+/* For how long the query that went on before all others has not. */
+static int64_t longest_still_ns(int64_t now_ns)
 {
-    bool alive = true;
+    int64_t longest_ns = 0;
 
     pthread_mutex_lock(&state.lock);
     for (gquery_connection *c = state.connections; c != NULL; c = c->next) {
         const int64_t moved_ns = atomic_load(&c->moved_ns);
 
-        alive = alive && (moved_ns == 0 || now_ns - moved_ns < GSTORE_SPAWN_BEAT_MS * NS_PER_MS);
+        if (moved_ns != 0 && now_ns - moved_ns > longest_ns)
+            longest_ns = now_ns - moved_ns;
     }
     pthread_mutex_unlock(&state.lock);
-    return alive;
+    return longest_ns;
 }
 
 /* Launches that take long: a row may have more matches in a join than anybody waits for. */
@@ -282,9 +283,11 @@ static bool is_over(int64_t now_ns)
     return over || (failed_ns != 0 && now_ns - failed_ns >= FAILED_MS * NS_PER_MS);
 }
 
-static void send_beat(void)
+static void send_beat(int64_t still_ns)
 {
-    const char beat = 1;
+    const int64_t still_ms = still_ns / NS_PER_MS;
+    const gstore_spawn_beat beat = {still_ms < GSTORE_SPAWN_HANG_MS ? (int32_t)still_ms
+                                                                    : GSTORE_SPAWN_HANG_MS};
 
     (void)send(GSTORE_SPAWN_CONTROL, &beat, sizeof beat, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -300,8 +303,8 @@ static void watch(void)
 
         if (ready > 0 && !receive_connection())
             return;
-        if (now_ns >= beat_ns && (gquery_device_is_opening(now_ns) || is_alive(now_ns))) {
-            send_beat();
+        if (now_ns >= beat_ns) {
+            send_beat(gquery_device_is_opening(now_ns) ? 0 : longest_still_ns(now_ns));
             beat_ns = now_ns + BEAT_NS;
         }
         halt_long(now_ns);

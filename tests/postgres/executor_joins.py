@@ -391,6 +391,28 @@ class Long:
                 expect(meanwhile, [], f"answers before the other query's, {end}")
                 expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
 
+    def several_that_take_long_one_after_the_other_are_not_taken_for_one_that_hangs(self, server):
+        """At any time one of them has not gone on for as long as its launch may take, and each of them goes on soon."""
+        token = fill_hashes(server, range(self.ROWS))
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(Client(server)) for _ in range(3)]
+            for client in clients:
+                expect(client.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+                self._write_product(client, token, "count(*)")
+            pid = executor_pid(server)
+            until = time.monotonic() + (N["GSTORE_SPAWN_HANG_MS"] + 2 * N["GSTORE_SPAWN_BEAT_MS"]) / 1000
+            for client in clients:
+                client.send("RUN")
+                time.sleep(TOO_LONG_S / len(clients))
+            while time.monotonic() < until:
+                ready = select.select([client.socket for client in clients], [], [], 1)[0]
+                for client in (client for client in clients if client.socket in ready):
+                    expect_verb(client.receive(), "NO_ROOM", "53000")
+                    client.send("RUN")
+                expect(executor_pids(server), [pid], "executors")
+            for client in clients:
+                expect_verb(client.receive(), "NO_ROOM", "53000")
+
     def joins_that_would_take_for_ever_end_soon_after_their_backends(self, server):
         token = fill_hashes(server, range(self.ROWS))
         with Client(server) as other:
