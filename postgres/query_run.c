@@ -10,6 +10,9 @@
 #include "postgres/settings.h"
 #include "postgres/whole.h"
 
+/* Of what fails when rows have been returned, so that the local plan cannot begin any more. */
+#define REPEAT_HINT "Repeat the statement. With gstore_fdw.gpu_queries off it runs without the GPU."
+
 /* A request, compiled. */
 struct compiled_query
 {
@@ -537,7 +540,7 @@ gstore_run_fail(const gstore_run *run)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-			 errmsg("a join on the GPU cannot go on: %s", run->why)));
+			 errmsg("a join on the GPU cannot go on: %s", run->why), errhint(REPEAT_HINT)));
 }
 
 bool
@@ -567,7 +570,8 @@ gstore_run_fetch(gstore_run *run)
 	if (!gstore_run_try_fetch(run))
 		ereport(ERROR,
 				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-				 errmsg("the results of a query on the GPU cannot be fetched: %s", run->why)));
+				 errmsg("the results of a query on the GPU cannot be fetched: %s", run->why),
+				 errhint(REPEAT_HINT)));
 	return true;
 }
 

@@ -52,6 +52,9 @@ start_worker(gstore_peer *w, gstore_spawn_kind kind)
 
 /* ---- answers */
 
+#define REPEAT_HINT \
+	"No table has changed, and the next call has another GPU worker. If it fails again, look in the function for accesses outside of its arguments and buffers."
+
 /* Reports how the worker ended, as the spawner's last message says. */
 static void
 fail_ended(const gstore_spawn_ended *ended)
@@ -73,7 +76,7 @@ fail_ended(const gstore_spawn_ended *ended)
 					(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 					 errmsg("the GPU worker was ended by signal %d: %s", ended->number,
 							strsignal(ended->number)),
-					 errhint("The next call has another one. No table has changed.")));
+					 errhint(REPEAT_HINT)));
 			break;
 		case 0: /* the connection was closed without such a message */
 			ereport(ERROR,
@@ -86,7 +89,7 @@ fail_ended(const gstore_spawn_ended *ended)
 			ereport(ERROR,
 					(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 					 errmsg("the GPU worker has ended with status %d", ended->number),
-					 errhint("The next call has another one. No table has changed.")));
+					 errhint(REPEAT_HINT)));
 	}
 }
 
@@ -97,7 +100,7 @@ fail_answer(plcuda_message *answer)
 	gstore_make_printable(answer->text);
 	ereport(ERROR,
 			(errcode(gstore_peer_errcode(answer->sqlstate)), errmsg("%s", answer->text),
-			 answer->lost ? errhint("The next call has another GPU worker. No table has changed.") : 0));
+			 answer->lost ? errhint(REPEAT_HINT) : 0));
 }
 
 typedef struct time_limit
@@ -383,7 +386,7 @@ run_call(plcuda_verb verb, const char *text, plcuda_message *answer)
 		ereport(ERROR,
 				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 				 errmsg("the GPU worker does not find the compiled function"),
-				 errhint("plcuda.cache_size may be too small for it.")));
+				 errhint("Raise plcuda.cache_size: it may be too small for the function.")));
 	return take_answer(answer);
 }
 

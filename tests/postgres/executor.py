@@ -406,8 +406,10 @@ class Sessions:
         expect(other.error(), "57014", "SQLSTATE")
         expect(counted(server, "cancelled"), "aggregate 1", "what is cancelled")
         os.kill(pid, signal.SIGKILL)
-        session.begin("FETCH ALL FROM c")
-        expect(session.error(), "38000", "SQLSTATE")
+        session.begin("\\set VERBOSITY verbose\nFETCH ALL FROM c")
+        expect(session.error().split(":")[0], "38000", "SQLSTATE")
+        session.errors.seek(0)
+        expect("gstore_fdw.gpu_queries off" in session.errors.read(), True, "a hint that says what to do")
         expect(counted(server, "executor_lost"), "aggregate 1", "what is lost")
         expect(counted(server, "failed"), "", "what fails otherwise")
 

@@ -293,6 +293,8 @@ class Workers:
         define(server, "leaves", "int", "int", "\n#plcuda_decl\nextern void _exit(int);\n#plcuda_end\n#plcuda_begin\n_exit(arg1.value);\n#plcuda_end\n")
         for status in (3, 0):
             expect(server.error(f"SELECT leaves({status})"), "38000", f"SQLSTATE of {status}")
+        hint = server.sql("DO $d$ DECLARE said text; BEGIN PERFORM leaves(3); EXCEPTION WHEN OTHERS THEN GET STACKED DIAGNOSTICS said = PG_EXCEPTION_HINT; PERFORM set_config('test.hint', said, false); END $d$; SELECT current_setting('test.hint')")
+        expect("outside of its arguments" in hint, True, f"a hint that says where to look: {hint}")
         expect_total(server, "after it")
 
     def a_worker_that_spoils_its_memory_file_costs_one_error(self, server):
