@@ -19,7 +19,7 @@ class KeeperProcess:
         self.path = str(folder / "socket")
         ready, write = os.pipe()
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", BUILD / "tools/gvmem-keeper", "--socket", self.path, "--device-budget", str(DEVICE_BUDGET), "--host-budget", host_budget,
+            ["setpriv", "--pdeathsig", "KILL", BUILD / "tools/gvmem-keeper", "--socket", self.path, "--device-budget", str(DEVICE_BUDGET), "--host-budget", host_budget, "--lend", "none",
              "--ready-fd", str(write)], pass_fds=[write], stdout=subprocess.DEVNULL,
         )
         os.close(write)
