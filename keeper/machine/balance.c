@@ -8,11 +8,12 @@
 static uint64_t recall(gvmi_machine *m, keep_device *lender, uint64_t bytes)
 {
     uint64_t begun_bytes = 0, looks = 0;
-    bool host_full = false;
 
     for (keep_object *object = m->borrowers;
-         object != NULL && begun_bytes < bytes && looks < KEEP_LOOKS_MAX && !host_full;
+         object != NULL && begun_bytes < bytes && looks < KEEP_LOOKS_MAX;
          object = object->borrowers_next) {
+        bool host_full = false; /* another object's device may have room */
+
         looks += object->opening_count + object->chunk_count;
         if (gvmi_keep_recallable_bytes(m, object, lender) == 0 || !gvmi_keep_freeze(m, object))
             continue;
