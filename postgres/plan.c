@@ -54,6 +54,7 @@ typedef struct scan_work
 typedef struct plan_info
 {
 	bool	  named; /* rows are named by ctid: the scan looks at no others */
+	bool	  locks; /* the statement locks or changes rows */
 	scan_work alone;
 	List	 *filter; /* what the GPU can evaluate: */
 	Cost	  filter_cost;
@@ -260,6 +261,8 @@ gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 	set_baserel_size_estimates(root, rel);
 	split_restrictions(root, rel, rel->baserestrictinfo, &named, &tested, &rest);
 	info->named = named != NIL;
+	info->locks = root->rowMarks != NIL || root->parse->commandType == CMD_UPDATE ||
+		root->parse->commandType == CMD_DELETE;
 	met = info->named
 		? clamp_row_est(rel->tuples * clauselist_selectivity(root, named, 0, JOIN_INNER, NULL))
 		: rel->tuples;
@@ -269,6 +272,15 @@ gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 	if (!info->named)
 		plan_filter(root, rel, relation, &view, info);
 	rel->fdw_private = info;
+}
+
+/* A scan that reads columns alone has no query. */
+bool
+gstore_has_async_query(const ForeignPath *path)
+{
+	const plan_info *info = path->path.parent->fdw_private;
+
+	return path->fdw_private != NIL && !info->locks;
 }
 
 /* What a partial path's rows are divided by, as for every table. */

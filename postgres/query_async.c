@@ -16,6 +16,8 @@
 #include "nodes/nodeFuncs.h"
 #include "storage/latch.h"
 
+#include "postgres/directory.h"
+#include "postgres/fdw.h"
 #include "postgres/query_async.h"
 
 typedef struct sibling
@@ -185,13 +187,35 @@ is_current(const sibling *s)
 	return true;
 }
 
+/* To look at the rows would raise an error, and it may be that none is asked for. */
+static bool
+is_lost(const ForeignScanState *node)
+{
+	EState			*estate = node->ss.ps.state;
+	const Bitmapset *tables = ((const ForeignScan *) node->ss.ps.plan)->fs_relids;
+	int				 i = -1;
+
+	while ((i = bms_next_member(tables, i)) >= 0)
+	{
+		const RangeTblEntry *entry = exec_rt_fetch((Index) i, estate);
+		gstore_view			 view;
+
+		if (entry->rtekind != RTE_RELATION)
+			continue;
+		gstore_look(entry->relid, estate->es_snapshot, GSTORE_DEAD_NOT_WANTED, &view);
+		if (view.lost || view.outdated)
+			return true;
+	}
+	return false;
+}
+
 static void
 send_sibling(const sibling *s)
 {
 	PlanState	 *node = &s->scan->ss.ps;
 	MemoryContext old;
 
-	if (!is_current(s))
+	if (!is_current(s) || is_lost(s->scan))
 		return;
 	if (node->chgParam != NULL)
 	{
@@ -231,11 +255,11 @@ gstore_ahead_go_on(ForeignScanState *node)
 
 /* ---- under an Append */
 
-/* Conditions on the GPU, joins, aggregates and lists are queries; a scan that reads columns alone is none. */
+/* Joins and aggregates are queries. */
 static bool
 gstoreIsForeignPathAsyncCapable(ForeignPath *path)
 {
-	return !IS_SIMPLE_REL(path->path.parent) || path->fdw_private != NIL;
+	return !IS_SIMPLE_REL(path->path.parent) || gstore_has_async_query(path);
 }
 
 static TupleTableSlot *

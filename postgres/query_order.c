@@ -28,6 +28,7 @@
 #include "optimizer/planmain.h"
 #include "optimizer/restrictinfo.h"
 #include "optimizer/tlist.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -437,6 +438,23 @@ gstore_evaluate_limits(const List *limits, ExprContext *context)
 	return rows;
 }
 
+bool
+gstore_limits_may_raise(const List *limits)
+{
+	ListCell *cell;
+
+	foreach(cell, limits)
+	{
+		const Node *limit = (const Node *) ((const ExprState *) lfirst(cell))->expr;
+
+		if (IsA(limit, FuncExpr) && ((const FuncExpr *) limit)->funcid == F_INT8_INT4)
+			limit = linitial(((const FuncExpr *) limit)->args);
+		if (!IsA(limit, Const) && !IsA(limit, Param))
+			return true;
+	}
+	return false;
+}
+
 static uint64
 row_at(const order_state *state, uint64 at)
 {
@@ -547,7 +565,7 @@ start_order(ForeignScanState *node, bool unasked)
 	gstore_request request;
 	gstore_start   started = GSTORE_NOT_STARTED;
 
-	if (state->phase != PHASE_BEFORE)
+	if (state->phase != PHASE_BEFORE || (unasked && gstore_limits_may_raise(state->limits)))
 		return started;
 	old = MemoryContextSwitchTo(state->context);
 	prepare_lists(node, state);

@@ -58,6 +58,8 @@ extern bool gstore_order_fits(const PathKey *key, const Expr *expression, int *d
  */
 extern List	 *gstore_find_limits(const Query *query);
 extern uint64 gstore_evaluate_limits(const List *limits, ExprContext *context);
+/* To evaluate them may raise an error. */
+extern bool gstore_limits_may_raise(const List *limits);
 
 extern void gstore_explain_order(const ForeignScanState *node, const List *keys,
 								 const List *directions, ExplainState *es);

@@ -174,7 +174,7 @@ start_query(ForeignScanState *node, bool unasked)
 	MemoryContext old;
 	gstore_start  started = GSTORE_NOT_STARTED;
 
-	if (state->phase != PHASE_BEFORE)
+	if (state->phase != PHASE_BEFORE || (unasked && gstore_limits_may_raise(state->limits)))
 		return started;
 	old = MemoryContextSwitchTo(state->context);
 	prepare_query(node, state);

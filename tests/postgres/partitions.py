@@ -254,6 +254,32 @@ class Partitions:
         expect(len(server.sql(query).splitlines()), 3, "rows before the part with an error")
         expect(server.error(query.replace(") s LIMIT 3", ") s LIMIT 4")), "22012", "with it")
 
+    def limit_of_a_part_that_no_row_comes_to_is_not_evaluated(self, server):
+        self._prepare(server)
+        query = "SELECT * FROM ((SELECT id FROM t0 ORDER BY v, id LIMIT 5) UNION ALL (SELECT id FROM t1 ORDER BY v, id LIMIT 10 / $1)) s LIMIT "
+        session = server.session()
+        session.sql(f"SET plan_cache_mode = force_generic_plan; PREPARE few(int) AS {query} 3; PREPARE more(int) AS {query} 6")
+        expect("GPU Sort Key" in session.sql("EXPLAIN (COSTS OFF) EXECUTE few(0)"), True, "the plan")
+        expect(len(session.sql("EXECUTE few(0)").splitlines()), 3, "rows before the part with an error")
+        expect(len(session.sql("EXECUTE more(5)").splitlines()), 6, "rows without one")
+        session.begin("EXECUTE more(0)")
+        expect(session.error(), "22012", "with it")
+        session.close()
+
+    def rows_that_are_locked_are_of_partitions_that_are_asked_for(self, server):
+        """Another session has locked a row of a partition behind the limit."""
+        self._prepare(server)
+        holder, session = server.session(), server.session()
+        holder.sql("BEGIN; SELECT id FROM t5 LIMIT 1 FOR UPDATE")
+        query = "SELECT id FROM t WHERE v % 1000 = 77 LIMIT {} FOR UPDATE NOWAIT"
+        plan = session.sql("EXPLAIN (COSTS OFF) " + query.format(1))
+        expect("GPU Filter" in plan and "Async" not in plan, True, plan)
+        expect(len(session.sql(query.format(1)).splitlines()), 1, "a row")
+        session.begin(query.format(1000000))
+        expect(session.error(), "55P03", "all rows")
+        holder.close()
+        session.close()
+
     def cancelled_statement_ends_at_once_and_the_next_one_works(self, server):
         self._prepare(server)
         for query in (COUNT, FIRST, FILTER):
@@ -290,6 +316,19 @@ class Partitions:
         session.sql("ROLLBACK")
         session.close()
         self._expect_as_heap(server, FILTER)
+
+
+@group(*SETTINGS)
+class Lost:
+    def rows_that_are_lost_are_an_error_where_some_are_asked_for(self, server):
+        server.sql("".join(f"CREATE FOREIGN TABLE {name} (id int, v int) SERVER gstore_fdw OPTIONS (pinning '{n}'); INSERT INTO {name} SELECT i, i FROM generate_series(1, 1000) i;" for n, name in enumerate(("kept", "lost"))))
+        server.kill_and_wait(server.keeper_pid())
+        server.wait_for("SELECT bool_and(ready) FROM gstore_fdw_keeper_info")
+        server.sql("TRUNCATE kept; INSERT INTO kept SELECT i, i FROM generate_series(1, 1000) i")
+        settings, query = "SET gstore_fdw.lost_tables = error;", "SELECT * FROM ((SELECT id FROM kept ORDER BY v, id LIMIT 5) UNION ALL (SELECT id FROM lost ORDER BY v, id LIMIT 5)) s LIMIT "
+        expect(plan_of(server, query + "3").count("GPU Sort Key"), 2, "lists on the GPU")
+        expect(server.sql(settings + query + "3").splitlines(), ["1", "2", "3"], "rows before those that are lost")
+        expect(server.error(settings + query + "6"), "55000", "SQLSTATE")
 
 
 @contextlib.contextmanager
