@@ -376,7 +376,7 @@ void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t inde
 uint64_t gvmi_keep_recall_chunks(gvmi_machine *m, keep_object *object, const keep_device *lender,
                                  uint64_t bytes, bool *host_full)
 {
-    const bool home = device_of(m, object)->first_room == NULL;
+    const bool home = device_of(m, object)->first_room == NULL && !object->home_failed;
     uint64_t begun_bytes = 0;
 
     GVM_ASSERT(object->lease_state == KEEP_FROZEN);
@@ -456,19 +456,30 @@ static void copy_failed(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
     end_move(m, object, chunk);
 }
 
+/* The lender has less memory than its budget says. */
+static bool copy_out_to_host(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    bool make;
+    const uint32_t frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
+
+    return frame != 0 && start_copy_out(m, object, index, frame, make);
+}
+
 static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
 {
     keep_chunk *chunk = &object->chunks[index];
+    const bool lent = gvmi_keep_is_lent(m, chunk->away_frame);
 
     if (status == GVM_OK) {
-        gvmi_keep_set_chunk(m, object, chunk, (keep_where)chunk->where,
-                            !gvmi_keep_is_lent(m, chunk->away_frame));
+        gvmi_keep_set_chunk(m, object, chunk, (keep_where)chunk->where, !lent);
         chunk->op = KEEP_OP_OUT_MAP;
         set_chunk_where(m, object, index, KEEP_AWAY);
         return;
     }
     gvmi_keep_give_frame(m, chunk->away_frame, made);
     chunk->away_frame = 0;
+    if (lent && copy_out_to_host(m, object, index))
+        return;
     object->evict_short = true;
     object->evict_cause = status;
     if (object->evictor != 0 && object->evict_bytes >= object->chunk_bytes)
@@ -484,6 +495,7 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
     if (status == GVM_OK) {
         const bool stays = !chunk->unsafe && !gvmi_keep_is_lent(m, chunk->away_frame);
 
+        object->home_failed = false;
         if (!stays) {
             chunk->twin_frame = chunk->away_frame;
             chunk->away_frame = 0;
@@ -493,6 +505,7 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
         set_chunk_where(m, object, index, KEEP_ON_DEVICE);
         return;
     }
+    object->home_failed = gvmi_keep_is_lent(m, chunk->away_frame);
     note_not_recalled(m, chunk->away_frame);
     gvmi_keep_give_frame(m, chunk->device_frame, made);
     chunk->device_frame = 0;

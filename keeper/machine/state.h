@@ -316,12 +316,12 @@ struct keep_object {
     uint32_t device_chunks;    /* of chunk_count, where == KEEP_ON_DEVICE */
     uint32_t duplicate_chunks; /* of them, those that are clean */
     uint32_t lent_chunks;      /* of chunk_count, in memory that other devices lend */
+    bool home_failed; /* the last copy of one of them home: until a request asks, the host has what is recalled */
     keep_object *borrowers_prev, *borrowers_next; /* while there are any */
     uint64_t unmapped_mark; /* the highest of its chunks, ended ones included */
     keep_object *duplicated_prev, *duplicated_next; /* while there are any */
     void *metadata;
     uint32_t metadata_bytes;
-
     keep_lease_state lease_state;
     keep_opening *writer; /* EXCLUSIVE, or DRAINING out of it */
     int64_t draining_since_ns;

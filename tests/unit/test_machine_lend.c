@@ -116,6 +116,44 @@ static void evicted_chunk_goes_to_a_lender_and_is_unmapped(void **state)
     end_fixture(&w);
 }
 
+/* Ends held jobs; those fail that copy to a frame of that device. */
+static void end_jobs_without_memory(fixture *w, uint32_t device)
+{
+    while (w->job_count > 0) {
+        const uint64_t job = w->jobs[--w->job_count];
+        const gvmi_frame_spec *to =
+            &w->machine->frames[w->machine->jobs[job & 0xffffffff].frame - 1].spec;
+        const bool fails = to->tier == GVM_TIER_DEVICE && to->device == device;
+
+        gvmi_machine_job_done(w->machine, job, fails ? GVM_E_NOMEM : GVM_OK);
+        run(w);
+    }
+}
+
+/* Another program has taken the lender's memory, of which its budget does not know. */
+static void evicted_chunk_goes_to_the_host_where_the_lender_has_no_memory_after_all(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_lending(&w, 4, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 4, 0, &x), GVM_OK);
+    map_object(&w, a, x);
+    assert_int_equal(create(&w, a, "/y", 2, 0, &y), GVM_OK);
+    check_places(&w, a, y, 0, 2, 0);
+    w.hold_jobs = true;
+    ask_with_hint(&w, a, y, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    end_jobs_without_memory(&w, 1);
+    assert_true(granted(a));
+    take(&w, a, y, GVM_LEASE_READ);
+    check_places(&w, a, y, 2, 0, 0);
+    check_places(&w, a, x, 2, 0, 2);
+    end_fixture(&w);
+}
+
 static void growth_of_the_lender_recalls_what_it_lends(void **state)
 {
     fixture w;
@@ -167,6 +205,32 @@ static void recalled_chunk_goes_home_where_there_is_room(void **state)
     assert_int_equal(create_on_second(&w, a, "/y", 4, &y), GVM_OK);
     check_places(&w, a, y, 4, 0, 0);
     check_places(&w, a, x, 4, 0, 0);
+    end_fixture(&w);
+}
+
+static void recalled_chunk_goes_to_the_host_where_home_has_no_memory_after_all(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, z = 0;
+
+    (void)state;
+    start_lending(&w, 4, 4, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/z", 2, 0, &z), GVM_OK);
+    acquire(&w, a, z, GVM_LEASE_READ); /* so that it stays */
+    assert_int_equal(create(&w, a, "/x", 4, 0, &x), GVM_OK);
+    give(&w, a, z, GVM_LEASE_READ);
+    check_places(&w, a, x, 2, 2, 0);
+    drop_object(&w, a, "/z");
+    close_slot(&w, a, z);
+    w.hold_jobs = true;
+    gvmi_machine_driver_memory(w.machine, 1, CHUNK, 8 * CHUNK, CHUNK);
+    for (int i = 0; i < 3; i++) {
+        tick(&w, 200);
+        end_jobs_without_memory(&w, 0);
+    }
+    check_places(&w, a, x, 2, 1, 1);
     end_fixture(&w);
 }
 
@@ -275,22 +339,28 @@ static void lower_budget_of_the_lender_recalls(void **state)
     end_fixture(&w);
 }
 
-static void request_for_the_cpu_has_lent_chunks_moved_to_the_host(void **state)
+static void ask_for_cpu(fixture *w, actor *a, uint32_t slot)
 {
-    fixture w;
-    actor *a;
     gvmi_wire_message m;
-    uint32_t x = 0;
 
-    (void)state;
-    start_with_lent(&w, &a, &x, 6);
     gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, 12);
-    m.body.ACQUIRE = (gvmi_wire_acquire){.slot = x,
+    m.body.ACQUIRE = (gvmi_wire_acquire){.slot = slot,
                                          .mode = GVM_LEASE_READ,
                                          .hint = GVM_HINT_ONCE,
                                          .timeout_ms = -1,
                                          .flags = GVM_ACQUIRE_CPU};
-    say(&w, a, &m);
+    say(w, a, &m);
+}
+
+static void request_for_the_cpu_has_lent_chunks_moved_to_the_host(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 6);
+    ask_for_cpu(&w, a, x);
     assert_true(granted(a));
     take(&w, a, x, GVM_LEASE_READ);
     check_places(&w, a, x, 0, 0, 6);
@@ -302,18 +372,11 @@ static void request_for_the_cpu_fails_where_the_host_has_no_room_for_lent_chunks
 {
     fixture w;
     actor *a;
-    gvmi_wire_message m;
     uint32_t x = 0;
 
     (void)state;
     start_with_lent(&w, &a, &x, 5);
-    gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, 12);
-    m.body.ACQUIRE = (gvmi_wire_acquire){.slot = x,
-                                         .mode = GVM_LEASE_READ,
-                                         .hint = GVM_HINT_ONCE,
-                                         .timeout_ms = -1,
-                                         .flags = GVM_ACQUIRE_CPU};
-    say(&w, a, &m);
+    ask_for_cpu(&w, a, x);
     assert_int_equal(reply_status(a), GVM_E_NOMEM);
     end_fixture(&w);
 }
@@ -424,9 +487,11 @@ int main(void)
         cmocka_unit_test(device_that_may_not_lend_lends_nothing),
         cmocka_unit_test(device_keeps_a_part_that_it_does_not_lend),
         cmocka_unit_test(evicted_chunk_goes_to_a_lender_and_is_unmapped),
+        cmocka_unit_test(evicted_chunk_goes_to_the_host_where_the_lender_has_no_memory_after_all),
         cmocka_unit_test(growth_of_the_lender_recalls_what_it_lends),
         cmocka_unit_test(growth_that_fits_beside_lent_memory_recalls_nothing),
         cmocka_unit_test(recalled_chunk_goes_home_where_there_is_room),
+        cmocka_unit_test(recalled_chunk_goes_to_the_host_where_home_has_no_memory_after_all),
         cmocka_unit_test(leased_chunk_is_not_recalled_and_nobody_waits_for_it),
         cmocka_unit_test(recall_without_room_anywhere_ends),
         cmocka_unit_test(recall_that_fails_is_not_repeated_and_the_growth_ends),
