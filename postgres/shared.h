@@ -61,8 +61,8 @@ typedef struct gstore_copy
 
 #define GSTORE_NO_WRITER			 1 /* no writer has it */
 #define GSTORE_TOKENS_MAX			 4096
-#define GSTORE_TOKENS_OF_A_TABLE_MAX 64 /* of each kind, of a payer */
-#define GSTORE_TOKENS_A_FREE_ONE	 3	/* so many times as many as are free a payer may have */
+#define GSTORE_TOKENS_OF_A_TABLE_MAX 64 /* of each kind, of a user */
+#define GSTORE_TOKENS_A_FREE_ONE	 3	/* so many times as many as are free a user may have */
 #define GSTORE_LOADS_OF_A_ROLE_MAX	 64
 
 typedef enum gstore_token_state
@@ -80,7 +80,7 @@ typedef struct gstore_token
 	uint8			   secret[GSTORE_SECRET_BYTES];
 	gstore_store_name  name;
 	Oid				   role; /* that made it; InvalidOid: it is for queries of all roles */
-	Oid	   payer;		 /* the session's user, of whose share it is; InvalidOid: that of queries */
+	Oid	   owner;		 /* the session's user, of whose share it is; InvalidOid: that of queries */
 	uint32 privileges;	 /* of the table, when it was made */
 	uint64 sum;			 /* of the manifest */
 	uint64 manifest_end; /* where the link to the store's manifests ends */

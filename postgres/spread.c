@@ -2,9 +2,11 @@
 #include "postgres.h"
 
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "catalog/pg_inherits.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
+#include "utils/lsyscache.h"
 
 #include <gvmem/gvmem.h>
 
@@ -24,18 +26,36 @@ has_pinning(const List *options)
 	return false;
 }
 
-/* The parent is locked: no partition comes or goes. */
+/* Its partitions on each GPU. */
+static void
+count_partitions(List *tables, int counts[GVM_KEEPER_DEVICES_MAX])
+{
+	ListCell *cell;
+
+	foreach(cell, tables)
+		if (gstore_is_table(lfirst_oid(cell)))
+			counts[gstore_table_device(lfirst_oid(cell))]++;
+}
+
+static Oid
+find_root(Oid parent)
+{
+	List *ancestors = get_rel_relispartition(parent) ? get_partition_ancestors(parent) : NIL;
+
+	return ancestors != NIL ? llast_oid(ancestors) : parent;
+}
+
+/* The parent is locked: none of its partitions comes or goes. */
 static int
 choose_device(Oid parent)
 {
-	int		  counts[GVM_KEEPER_DEVICES_MAX] = {0}, chosen = 0;
-	ListCell *cell;
+	int counts[GVM_KEEPER_DEVICES_MAX] = {0}, all[GVM_KEEPER_DEVICES_MAX] = {0}, chosen = 0;
 
-	foreach(cell, find_inheritance_children(parent, NoLock))
-		if (gstore_is_table(lfirst_oid(cell)))
-			counts[gstore_table_device(lfirst_oid(cell))]++;
+	count_partitions(find_inheritance_children(parent, NoLock), counts);
+	count_partitions(find_all_inheritors(find_root(parent), NoLock, NULL), all);
 	for (int device = 1; device < gstore->device_count; device++)
-		if (counts[device] < counts[chosen])
+		if (counts[device] < counts[chosen] ||
+			(counts[device] == counts[chosen] && all[device] < all[chosen]))
 			chosen = device;
 	return chosen;
 }

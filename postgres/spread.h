@@ -8,7 +8,7 @@
 
 /*
  * Of CREATE FOREIGN TABLE … PARTITION OF without the option "pinning", of a table of ours: a copy that has it. It names the GPU that has the
- * fewest partitions of the same parent; of several such the first. Other statements as they are.
+ * fewest partitions of the same parent; of several such the one that has the fewest of the whole partitioned table, or the first. Other statements as they are.
  */
 extern PlannedStmt *gstore_spread_partition(PlannedStmt *statement);
 

@@ -251,17 +251,17 @@ list_tokens(Oid relation, gstore_token **out)
 
 static bool made_some; /* tokens, in this transaction */
 
-/* What a payer has of the list. */
+/* What a user has of the list. */
 typedef struct share
 {
 	int			  count, free;
 	gstore_token *place; /* a free one; NULL: there is none */
-	gstore_token oldest; /* of the payer's that are LIVE, the one that was asked for before all others */
+	gstore_token oldest; /* of the user's that are LIVE, the one that was asked for before all others */
 } share;
 
 /* The lock is held. */
 static share
-find_share(Oid payer)
+find_share(Oid owner)
 {
 	share found = {0};
 
@@ -275,7 +275,7 @@ find_share(Oid payer)
 			found.place = t;
 			continue;
 		}
-		if (t->payer != payer)
+		if (t->owner != owner)
 			continue;
 		found.count++;
 		if (t->state == GSTORE_TOKEN_LIVE &&
@@ -292,7 +292,7 @@ has_room(const share *s)
 	return s->count < GSTORE_TOKENS_A_FREE_ONE * s->free;
 }
 
-/* A payer has so many tokens of a table and kind at most, and one more is to come. */
+/* A user has so many tokens of a table and kind at most, and one more is to come. */
 static void
 end_oldest(const gstore_token *wanted)
 {
@@ -302,7 +302,7 @@ end_oldest(const gstore_token *wanted)
 	int					count = 0;
 
 	for (int i = 0; i < listed; i++)
-		if (all[i].for_call == wanted->for_call && all[i].payer == wanted->payer)
+		if (all[i].for_call == wanted->for_call && all[i].owner == wanted->owner)
 		{
 			count++;
 			if (oldest == NULL || all[i].number < oldest->number)
@@ -436,7 +436,7 @@ refuse_token(const share *s, gstore_answer *refused)
 	strlcpy(refused->text, "roles have all tokens of tables in GPU memory", sizeof refused->text);
 }
 
-/* As described, but for what is the same for all. Where the payer's share is used up: refused, or ERROR if that is NULL. */
+/* As described, but for what is the same for all. Where the user's share is used up: refused, or ERROR if that is NULL. */
 static bool
 begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES], gstore_answer *refused)
 {
@@ -450,7 +450,7 @@ begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES], gs
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	if (described->staged_bytes > 0)
 		check_load_limits(described->staged_bytes);
-	s = find_share(described->payer);
+	s = find_share(described->owner);
 	room = has_room(&s);
 	if (room)
 	{
@@ -495,7 +495,7 @@ describe_wanted(const gstore_view *view, const gstore_token_key *key, const gsto
 	return (gstore_token){.name = view->name,
 						  .privileges = key->privileges,
 						  .role = key->for_query ? InvalidOid : GetUserId(),
-						  .payer = key->for_query ? InvalidOid : GetSessionUserId(),
+						  .owner = key->for_query ? InvalidOid : GetSessionUserId(),
 						  .sum = key->sum,
 						  .manifest_end = pieces[0].bytes,
 						  .deleted_end = last->part == GSTORE_DELETED ? last->bytes : 0,
@@ -590,7 +590,7 @@ gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTE
 	}
 	(void) begin_token(&(gstore_token){.name = name,
 									   .role = GetUserId(),
-									   .payer = GetSessionUserId(),
+									   .owner = GetSessionUserId(),
 									   .staged_bytes = bytes,
 									   .session = MyProcPid},
 					   secret, NULL);

@@ -62,7 +62,7 @@ static void promote_planned(gvmi_machine *m, keep_device *device)
 
     if (object == NULL)
         return;
-    if (object->first_wait != NULL || object->has_regions || object->home_failed ||
+    if (object->first_wait != NULL || object->has_regions || object->in_failed ||
         !gvmi_keep_freeze(m, object)) {
         object->item.pinned = true; /* until the next look: others may gain, too */
         return;

@@ -376,7 +376,7 @@ void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t inde
 uint64_t gvmi_keep_recall_chunks(gvmi_machine *m, keep_object *object, const keep_device *lender,
                                  uint64_t bytes, bool *host_full)
 {
-    const bool home = device_of(m, object)->first_room == NULL && !object->home_failed;
+    const bool in = device_of(m, object)->first_room == NULL && !object->in_failed;
     uint64_t begun_bytes = 0;
 
     GVM_ASSERT(object->lease_state == KEEP_FROZEN);
@@ -386,7 +386,7 @@ uint64_t gvmi_keep_recall_chunks(gvmi_machine *m, keep_object *object, const kee
         if (!chunk->lent || chunk->op != KEEP_OP_NONE ||
             gvmi_keep_frame(m, chunk->away_frame)->spec.device != lender->place.device)
             continue;
-        if ((home && start_in(m, object, i)) || start_renew_to_host(m, object, i))
+        if ((in && start_in(m, object, i)) || start_renew_to_host(m, object, i))
             begun_bytes += object->chunk_bytes;
         else
             *host_full = true;
@@ -495,7 +495,7 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
     if (status == GVM_OK) {
         const bool stays = !chunk->unsafe && !gvmi_keep_is_lent(m, chunk->away_frame);
 
-        object->home_failed = false;
+        object->in_failed = false;
         if (!stays) {
             chunk->twin_frame = chunk->away_frame;
             chunk->away_frame = 0;
@@ -505,7 +505,7 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
         set_chunk_where(m, object, index, KEEP_ON_DEVICE);
         return;
     }
-    object->home_failed = gvmi_keep_is_lent(m, chunk->away_frame);
+    object->in_failed = gvmi_keep_is_lent(m, chunk->away_frame);
     note_not_recalled(m, chunk->away_frame);
     gvmi_keep_give_frame(m, chunk->device_frame, made);
     chunk->device_frame = 0;

@@ -6,7 +6,7 @@
  * and is released when the object ends. A frame that a process which was cut off may still have
  * (fence.c) is released as soon as no chunk uses it, and is counted until that process is gone.
  *
- * A frame that a device lends (lend.c) is one of its frames like others: whoever gave it back, the next may have it.
+ * A frame that a device lends (lend.c) is counted to that device. Once it is free, the device uses it for its own objects, or lends it again.
  *
  * A free frame stays counted in used_bytes until it is dropped: it is memory of the machine. */
 #include <stdlib.h>

@@ -316,7 +316,7 @@ struct keep_object {
     uint32_t device_chunks;    /* of chunk_count, where == KEEP_ON_DEVICE */
     uint32_t duplicate_chunks; /* of them, those that are clean */
     uint32_t lent_chunks;      /* of chunk_count, in memory that other devices lend */
-    bool home_failed; /* the last copy of one of them home: until a request asks, the host has what is recalled */
+    bool in_failed; /* the last copy of one of them to its device: recalled ones go to the host until a request has one copied */
     keep_object *borrowers_prev, *borrowers_next; /* while there are any */
     uint64_t unmapped_mark; /* the highest of its chunks, ended ones included */
     keep_object *duplicated_prev, *duplicated_next; /* while there are any */
@@ -846,7 +846,7 @@ void gvmi_keep_rebalance(gvmi_machine *m);
 /* ---- moves.c */
 /* Does it leave lent memory, and not for its device? Then it is unmapped, as one that is evicted. */
 bool gvmi_keep_leaves_lent(const gvmi_machine *m, const keep_chunk *chunk);
-/* Of a FROZEN object, out of what the device lends: home if there is room, or to the host. */
+/* Of a FROZEN object, out of what the device lends: to its own device if there is room, or to the host. */
 uint64_t gvmi_keep_recall_chunks(gvmi_machine *m, keep_object *object, const keep_device *lender,
                                  uint64_t bytes, bool *host_full);
 /* Likewise all chunks that are not on the host, to the host. */

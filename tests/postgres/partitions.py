@@ -188,7 +188,11 @@ class Partitions:
         expect([add(m) for m in (5, 6)], ["0", "0"], "GPUs")
         server.sql("DROP FOREIGN TABLE month_1, month_3; CREATE TABLE month_7 PARTITION OF months FOR VALUES FROM (7) TO (8)")
         expect([add(m, "OPTIONS (format 'arrow')") for m in (8, 9)], ["1", "1"], "GPUs after partitions have gone")
-        server.sql("CREATE FOREIGN TABLE alone (m int) SERVER gstore_fdw")
+        server.sql("CREATE TABLE tenants (tenant int, m int) PARTITION BY LIST (tenant)")
+        for n in range(4):  # of the same parent there is none yet
+            server.sql(f"CREATE TABLE tenant_{n} PARTITION OF tenants FOR VALUES IN ({n}) PARTITION BY RANGE (m); CREATE FOREIGN TABLE tenant_{n}_0 PARTITION OF tenant_{n} FOR VALUES FROM (0) TO (1) SERVER gstore_fdw")
+        expect(server.sql("SELECT string_agg(option_value, '' ORDER BY ftrelid::regclass::text) FROM pg_foreign_table, pg_options_to_table(ftoptions) WHERE ftrelid::regclass::text ~ '^tenant_' AND option_name = 'pinning'"), "0101", "GPUs of partitions of partitions")
+        server.sql("DROP TABLE tenants; CREATE FOREIGN TABLE alone (m int) SERVER gstore_fdw")
         expect(server.sql("SELECT ftoptions IS NULL FROM pg_foreign_table WHERE ftrelid = 'alone'::regclass"), "t", "no option of what is no partition")
         server.sql("INSERT INTO months SELECT m, m FROM generate_series(4, 9) m")
         expect(server.sql("SELECT count(*), sum(v) FROM months"), "6|39", "rows")

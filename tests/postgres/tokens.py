@@ -83,7 +83,7 @@ class Shares:
         s.sql("SELECT gstore_revoke_all('ft')")
 
     def roles_share_all_tokens(self, s):
-        """Whoever comes first leaves some to others, and queries run on the GPU all the time."""
+        """A user who has made all tokens that it may have leaves some to others; queries still run on the GPU."""
         s.sql(";".join(f"CREATE ROLE other_{i}" for i in range(1, 61)))
         hogs = {"first": range(1, 61), "second": range(61, 76), "third": range(76, 81)}
         s.sql(";".join(f"CREATE FOREIGN TABLE t{i} (id int) SERVER gstore_fdw; INSERT INTO t{i} VALUES ({i})" for i in range(1, 81)))

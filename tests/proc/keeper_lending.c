@@ -3,9 +3,9 @@
  *     keeper_lending          on a machine whose devices reach each other
  *     keeper_lending apart    on one whose devices do not
  *
- * Goal: what a device lends is read as memory of the object's own device, by processes that do not see the lender too; when
- * the lender's objects need it, it comes back with nothing lost, whoever reads or dies meanwhile; and nobody waits for what
- * a lease keeps. The keeper runs in this process, its clients are this one and children. On a machine with one device
+ * Goal: processes read lent memory as they read memory of the object's own device, those that do not see the lender, too. When
+ * the lender's objects need it, it is recalled and nothing is lost, though processes read it or are killed meanwhile. No request
+ * waits for memory that has a lease. The keeper runs in this process, its clients are this one and children. On a machine with one device
  * the test is skipped.
  */
 #include <stdio.h>

@@ -186,7 +186,7 @@ static void growth_that_fits_beside_lent_memory_recalls_nothing(void **state)
     end_fixture(&w);
 }
 
-static void recalled_chunk_goes_home_where_there_is_room(void **state)
+static void recalled_chunk_goes_to_its_own_device_where_there_is_room(void **state)
 {
     fixture w;
     actor *a;
@@ -208,7 +208,7 @@ static void recalled_chunk_goes_home_where_there_is_room(void **state)
     end_fixture(&w);
 }
 
-static void recalled_chunk_goes_to_the_host_where_home_has_no_memory_after_all(void **state)
+static void recalled_chunk_goes_to_the_host_where_its_own_device_has_no_memory_after_all(void **state)
 {
     fixture w;
     actor *a;
@@ -490,8 +490,8 @@ int main(void)
         cmocka_unit_test(evicted_chunk_goes_to_the_host_where_the_lender_has_no_memory_after_all),
         cmocka_unit_test(growth_of_the_lender_recalls_what_it_lends),
         cmocka_unit_test(growth_that_fits_beside_lent_memory_recalls_nothing),
-        cmocka_unit_test(recalled_chunk_goes_home_where_there_is_room),
-        cmocka_unit_test(recalled_chunk_goes_to_the_host_where_home_has_no_memory_after_all),
+        cmocka_unit_test(recalled_chunk_goes_to_its_own_device_where_there_is_room),
+        cmocka_unit_test(recalled_chunk_goes_to_the_host_where_its_own_device_has_no_memory_after_all),
         cmocka_unit_test(leased_chunk_is_not_recalled_and_nobody_waits_for_it),
         cmocka_unit_test(recall_without_room_anywhere_ends),
         cmocka_unit_test(recall_that_fails_is_not_repeated_and_the_growth_ends),
