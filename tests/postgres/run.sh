@@ -17,8 +17,8 @@ export BUILD
 # Without autovacuum plans do not depend on when they are made. Where a test sets enable_sort off local plans have such costs that they would be
 # compiled, which takes most of its time. From 16 on PostgreSQL sorts before aggregates that ask for an order, so that plans differ.
 case $("$pg_config" --version) in
-*' 15.'*) later= ;;
-*) later=enable_presorted_aggregate=off ;;
+*' 15.'*) later='' results=$BUILD/postgres-results/$kind ;;
+*) later=enable_presorted_aggregate=off results=$BUILD/postgres-results/later-$kind ;; # version.sh runs it at the same time
 esac
 private_start "$kind" 'max_prepared_transactions = 4' 'max_parallel_workers_per_gather = 2' \
     'min_parallel_table_scan_size = 0' 'autovacuum=off' 'jit=off' ${later:+"$later"}
@@ -34,7 +34,6 @@ fi
 
 psql -X -q -d postgres -c 'CREATE DATABASE regression' -c '\c regression' -c 'CREATE EXTENSION gstore_fdw' \
     >"$private/out" 2>&1 || private_fail 'the extension cannot be made' "$private/out"
-results=$BUILD/postgres-results/$kind
 rm -rf "$results"
 mkdir -p "$results"
 
