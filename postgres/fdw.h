@@ -28,10 +28,6 @@ gstore_tid_to_row(ItemPointer tid)
 /* The path of one process without the GPU, for a plan that runs if the GPU cannot. */
 extern Path *gstore_plan_alone(PlannerInfo *root, RelOptInfo *rel);
 
-/* Of a table's scan: whether it has a query, of conditions or of the first rows, that may be sent before rows are asked for. Not where
- * rows are locked: partitions that no row is asked of are left unlocked. */
-extern bool gstore_has_async_query(const ForeignPath *path);
-
 extern void	 gstore_plan_callbacks(FdwRoutine *routine);   /* plan.c */
 extern void	 gstore_scan_callbacks(FdwRoutine *routine);   /* scan.c */
 extern void	 gstore_analyze_callback(FdwRoutine *routine); /* analyze.c */

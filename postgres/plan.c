@@ -274,13 +274,15 @@ gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 	rel->fdw_private = info;
 }
 
-/* A scan that reads columns alone has no query. */
-bool
-gstore_has_async_query(const ForeignPath *path)
+/*
+ * Whether an Append may ask for rows before it needs them (query_async.c): of joins and aggregates, and of scans with conditions on the GPU or
+ * first rows, as those have a query. Not where rows are locked: partitions that no row is needed of are not to be locked.
+ */
+static bool
+gstoreIsForeignPathAsyncCapable(ForeignPath *path)
 {
-	const plan_info *info = path->path.parent->fdw_private;
-
-	return path->fdw_private != NIL && !info->locks;
+	return !IS_SIMPLE_REL(path->path.parent) ||
+		(path->fdw_private != NIL && !((const plan_info *) path->path.parent->fdw_private)->locks);
 }
 
 /* What a partial path's rows are divided by, as for every table. */
@@ -413,4 +415,5 @@ gstore_plan_callbacks(FdwRoutine *routine)
 	routine->GetForeignRelSize = gstoreGetForeignRelSize;
 	routine->GetForeignPaths = gstoreGetForeignPaths;
 	routine->GetForeignPlan = gstoreGetForeignPlan;
+	routine->IsForeignPathAsyncCapable = gstoreIsForeignPathAsyncCapable;
 }

@@ -17,7 +17,6 @@
 #include "storage/latch.h"
 
 #include "postgres/directory.h"
-#include "postgres/fdw.h"
 #include "postgres/query_async.h"
 
 typedef struct sibling
@@ -255,13 +254,6 @@ gstore_ahead_go_on(ForeignScanState *node)
 
 /* ---- under an Append */
 
-/* Joins and aggregates are queries. */
-static bool
-gstoreIsForeignPathAsyncCapable(ForeignPath *path)
-{
-	return !IS_SIMPLE_REL(path->path.parent) || gstore_has_async_query(path);
-}
-
 static TupleTableSlot *
 next_row(ForeignScanState *node)
 {
@@ -344,7 +336,6 @@ is_ours(const ForeignScanState *node)
 void
 gstore_async_callbacks(FdwRoutine *routine)
 {
-	routine->IsForeignPathAsyncCapable = gstoreIsForeignPathAsyncCapable;
 	routine->ForeignAsyncRequest = gstoreForeignAsyncRequest;
 	routine->ForeignAsyncConfigureWait = gstoreForeignAsyncConfigureWait;
 	routine->ForeignAsyncNotify = gstoreForeignAsyncNotify;
