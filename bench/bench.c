@@ -47,6 +47,9 @@ static const char usage[] =
     "  -x, --extent SIZE  region: host memory that fetch reads; may be given several times (1GiB and\n"
     "                     8GiB; 8MiB and 16MiB)\n"
     "  -s, --scale N      region: an expert has so many times fewer bytes (1; 256)\n"
+    "  -n, --devices N    region: bfs alone, over so many devices from --device on, which have the edges\n"
+    "                     in common; --budget is then of all of them together (half of the edges)\n"
+    "  -P, --processes    region: each of these devices is driven by a process of its own\n"
     "  -g, --graph FILE   region: bfs and pagerank are of that graph, METIS or Matrix Market (drawn\n"
     "                     ones)\n"
     "  -q, --quick        smaller sizes and fewer repetitions: to try it out\n"
@@ -122,7 +125,7 @@ static const benchmark benchmarks[] = {
     {"pglz", NULL, bench_pglz, NULL, 0, 0, NULL},
     {"search", NULL, bench_search, NULL, 0, 0, NULL},
     {"query", NULL, bench_query, NULL, 0, 0, NULL},
-    {"region", NULL, bench_region, NULL, 0, 16, bench_region_has},
+    {"region", bench_region_start, bench_region, bench_region_finish, 0, 16, bench_region_has},
 };
 
 static const benchmark *find_benchmark(const char *name)
@@ -135,15 +138,28 @@ static const benchmark *find_benchmark(const char *name)
 
 /* ---- the run */
 
-static int run_on_device(bench *b, const benchmark *what)
+bool bench_open_device(bench *b)
 {
     if (gvm_device_open(b->ordinal, &b->device) != GVM_OK)
-        return tool_fail("cannot open device %d", b->ordinal);
+        return tool_fail("cannot open device %d", b->ordinal) == TOOL_DONE;
     b->info.struct_size = sizeof b->info;
-    if (gvm_device_get_info(b->device, &b->info) != GVM_OK || gvmi_device_enter(b->device) != GVM_OK) {
-        gvm_device_close(b->device);
-        return tool_fail("cannot use device %d", b->ordinal);
-    }
+    if (gvm_device_get_info(b->device, &b->info) == GVM_OK && gvmi_device_enter(b->device) == GVM_OK)
+        return true;
+    (void)tool_fail("cannot use device %d", b->ordinal);
+    gvm_device_close(b->device);
+    return false;
+}
+
+void bench_close_device(bench *b)
+{
+    gvmi_device_leave();
+    gvm_device_close(b->device);
+}
+
+static int run_on_device(bench *b, const benchmark *what)
+{
+    if (!bench_open_device(b))
+        return TOOL_FAILED;
     fprintf(b->text, "device %d, %s\n", b->ordinal, b->info.name);
     if (b->info.vmm) {
         what->measure(b);
@@ -151,8 +167,7 @@ static int run_on_device(bench *b, const benchmark *what)
         tool_error("device %d has no virtual memory management", b->ordinal);
         b->code = TOOL_FAILED;
     }
-    gvmi_device_leave();
-    gvm_device_close(b->device);
+    bench_close_device(b);
     return b->code;
 }
 
@@ -199,6 +214,9 @@ static bool set_option(bench *b, int option, const char **json_path)
         return tool_parse_size("", "--extent", optarg, GVM_CHUNK_BYTES_MIN,
                                &b->extent_bytes[b->extent_count++]);
     case 'g': b->graph_path = optarg; return true;
+    case 'n':
+        return tool_parse_number("", "--devices", optarg, 2, GVM_KEEPER_DEVICES_MAX, &b->devices);
+    case 'P': b->processes = true; return true;
     case 'q': b->quick = true; return true;
     case 'j': *json_path = optarg != NULL ? optarg : "-"; return true;
     default: return tool_usage("", "unknown option, or its value is missing"), false;
@@ -214,6 +232,10 @@ static bool check_operands(const bench *b, const benchmark *what)
     for (int i = 0; what->has_part != NULL && i < b->operand_count; i++)
         if (!what->has_part(b->operands[i]))
             return tool_usage("", "%s has no part %s", what->name, b->operands[i]), false;
+    if (b->devices > 0 && (b->operand_count != 1 || strcmp(b->operands[0], "bfs") != 0))
+        return tool_usage("", "--devices is of region bfs alone"), false;
+    if (b->processes && b->devices == 0)
+        return tool_usage("", "--processes is of --devices"), false;
     return true;
 }
 
@@ -229,6 +251,8 @@ static int run(bench *b, int argc, char **argv)
                                           {"extent", required_argument, NULL, 'x'},
                                           {"scale", required_argument, NULL, 's'},
                                           {"graph", required_argument, NULL, 'g'},
+                                          {"devices", required_argument, NULL, 'n'},
+                                          {"processes", no_argument, NULL, 'P'},
                                           {"quick", no_argument, NULL, 'q'},
                                           {"json", optional_argument, NULL, 'j'},
                                           {"help", no_argument, NULL, 'h'},
@@ -237,7 +261,7 @@ static int run(bench *b, int argc, char **argv)
     const benchmark *what;
     int option;
 
-    while ((option = getopt_long(argc, argv, "d:m:l:t:p:b:x:s:g:qj::h", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "d:m:l:t:p:b:x:s:g:n:Pqj::h", longs, NULL)) != -1) {
         if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
         if (!set_option(b, option, &json_path))

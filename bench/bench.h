@@ -50,6 +50,8 @@ typedef struct bench {
     uint64_t extent_bytes[BENCH_EXTENTS_MAX]; /* of regions */
     unsigned extent_count;
     int scale;              /* experts are smaller by this; 0: chosen */
+    int devices;            /* of a search in regions; 0: one, without homes in common */
+    bool processes;         /* one for each of these devices */
     const char *graph_path; /* of regions, to read; NULL: drawn ones */
     const char *trace_path; /* of the keeper, to write; of the heap, to read; NULL: none */
     const char *pool_paths[BENCH_POOLS_MAX]; /* of the heap: libraries to measure beside it */
@@ -86,6 +88,10 @@ void bench_note(bench *b, const char *format, ...) __attribute__((format(printf,
  * 1. */
 void bench_failed_driver(bench *b, CUresult result, const char *call);
 void bench_failed(bench *b, const char *what);
+
+/* Opens the device of that ordinal, whose context is current from then on; complains if it cannot. */
+bool bench_open_device(bench *b);
+void bench_close_device(bench *b);
 
 /* Waits until the device is idle; gives what the library keeps for reuse back to the driver. */
 void bench_wait(bench *b);
@@ -142,6 +148,9 @@ void bench_query(bench *b);
 /* region/: `gvmem-bench region`; is there such a part of it? */
 void bench_region(bench *b);
 bool bench_region_has(const char *part);
+/* Processes for devices, if they are wanted: forked before the first driver call, and ended. */
+bool bench_region_start(bench *b);
+int bench_region_finish(bench *b);
 
 /* table.c: `gvmem-bench table`. */
 void bench_table(bench *b);

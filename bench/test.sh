@@ -20,7 +20,7 @@ usage)
         prints out "^usage: gvmem-bench ${arguments%--help}"
     done
     for arguments in '' nonsense 'vmm more' 'vmm -m 1' table 'table a b' 'policy -b 0' 'policy -s 2x' \
-        'policy -g nonsense' 'region nonsense' 'region maps nonsense' 'region -s 0' 'region -b 1' 'region -x 4M -x 4M -x 4M -x 4M -x 4M' 'policy -w x' 'policy -c 3M' 'policy -S -1' 'policy -g zipf x'; do
+        'policy -g nonsense' 'region nonsense' 'region maps nonsense' 'region -s 0' 'region --devices 2' 'region --devices 2 maps' 'region --devices 2 bfs bfs' 'region --devices 1 bfs' 'vmm --devices 2' 'region --processes bfs' 'region -b 1' 'region -x 4M -x 4M -x 4M -x 4M -x 4M' 'policy -w x' 'policy -c 3M' 'policy -S -1' 'policy -g zipf x'; do
         # shellcheck disable=SC2086
         expect 2 $arguments
         prints err '^gvmem-bench: '
@@ -149,6 +149,37 @@ EOF
     done
     expect 1 region --quick --graph "$folder/none" bfs
     prints out "cannot read $folder/none: "
+    ;;
+region-devices) # levels are compared with those of one device, and these with the CPU's, by the program itself
+    for count in 2 4; do
+        for processes in '' --processes; do
+            what="$count devices${processes:+, a process each}"
+            export GVMEM_SOFTGPU="devices=$count,peers=1,memory=512MiB,host=1GiB,sms=2,warp=8,threads=32,instance=bench-$$-$count$processes"
+            expect 0 region --devices $count $processes --json="$folder/record" bfs
+            is_json "$folder/record"
+            python3 - "$folder/record" "$what" <<'EOF' || fail "figures of $what are missing"
+import json, sys
+figures = json.load(open(sys.argv[1]))['figures']
+of = {(f['name'], f['unit']): f['median'] for f in figures}
+assert len(of) == len(figures) == 1 + 2 * 8 and all(value > 0 for value in of.values()), of
+for policy in ('STATIC', 'LIRS'):
+    name = f'R-MAT 13 x 256, budget {2 * int(sys.argv[2][0])} MiB, {policy}'
+    assert of[f'{name}, one device', 'us'] > of[f'{name}, one device', 'G edges read/s'], of
+    # Frames of all devices together are as many as those of one.
+    assert of[f'{name}, one device', 'bytes of frames'] == of[f'{name}, {sys.argv[2]}', 'bytes of frames'], of
+    assert of[f'{name}, {sys.argv[2]}', 'times one device'] > 0 and of[f'{name}, {sys.argv[2]}, merging', 'us'] > 0, of
+EOF
+        done
+    done
+    # A graph of a file, whose levels are few and whose budget holds it; fewer devices than are wanted: nobody waits for those that are not there.
+    printf '4 4\n2 3 4\n1 4\n1\n1 2\n' >"$folder/four.metis"
+    expect 0 region --devices 4 --budget 16M --json="$folder/record" --graph "$folder/four.metis" bfs
+    [ "$(grep -c '"name": "four.metis, budget 16 MiB, LIRS, 4 devices"' "$folder/record")" -gt 0 ] || fail 'no figures of a file'
+    for processes in '' --processes; do
+        # shellcheck disable=SC2086
+        expect 1 region --devices 5 $processes bfs
+        prints err 'no device 4'
+    done
     ;;
 region-kernels) # results are compared with the CPU's by the program itself
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,threads=256,instance=bench-$$}"

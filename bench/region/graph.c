@@ -213,9 +213,19 @@ bool graph_open(region_graph *g, uint64_t region_bytes, uint64_t budget_bytes, g
 
     if (!region_open_empty(g->r, gvmi_max(1, count), region_bytes, budget_bytes, policy))
         return false;
+    graph_use_view(g);
+    return graph_fill_homes(g);
+}
+
+void graph_use_view(region_graph *g)
+{
     g->p.edges = g->r->view;
-    for (g->p.region_shift = 0; (4ull << g->p.region_shift) < region_bytes;)
+    for (g->p.region_shift = 0; (4ull << g->p.region_shift) < g->r->view.stride_bytes;)
         g->p.region_shift++;
+}
+
+bool graph_fill_homes(region_graph *g)
+{
     if (g->edges == 0 ? !make_edges_in_parts(g) : !copy_edges(g, 0, g->edges, g->edge_count))
         return false;
     bench_wait(g->r->b);
@@ -243,17 +253,22 @@ static bool bring_list(region_graph *g, const uint32_t *regions, uint64_t count)
 
 bool graph_spread(region_graph *g)
 {
-    const uint64_t all = g->r->view.count, frames = region_info(g->r).frame_count;
-    const uint64_t share = (gvmi_min(frames, all) << 32) / all;
-    uint32_t *regions = malloc(all * sizeof *regions);
-    uint64_t count = 0;
+    const uint64_t each = 1ull << g->p.region_shift, frames = region_info(g->r).frame_count;
+    uint64_t first, end, all, share, count = 0;
+    uint32_t *regions;
     bool good;
 
+    if (!graph_offset(g, g->p.first, &first) || !graph_offset(g, g->p.end, &end))
+        return false;
+    first /= each;
+    all = gvmi_max(1, (end + each - 1) / each - first);
+    share = (gvmi_min(frames, all) << 32) / all;
+    regions = malloc(all * sizeof *regions);
     if (regions == NULL)
         return region_failed(g->r, "out of memory");
     for (uint32_t i = 0; i < all; i++)
         if (bench_graph_is_shared(share, i))
-            regions[count++] = i;
+            regions[count++] = (uint32_t)first + i;
     good = bring_list(g, regions, count);
     free(regions);
     return good;

@@ -49,6 +49,8 @@ typedef struct bench_graph_params {
     uint64_t stage;   /* edges of the vertices from first on */
     /* breadth-first search: bitmaps, uint32_t, of vertices */
     uint64_t visited, frontier, next;
+    uint64_t found; /* what each of several devices has found, a bitmap each, one behind the other */
+    uint32_t devices;
     uint64_t levels; /* uint32_t */
     uint32_t level;
     uint32_t slice; /* vertices of a slice, for which marks (uint32_t) say whether they have any of the frontier */
@@ -56,7 +58,7 @@ typedef struct bench_graph_params {
     /* PageRank */
     uint64_t given;    /* float: what a vertex gives each of its neighbours */
     uint64_t received; /* double: the sum of what its neighbours give it */
-    uint64_t expected; /* float: to compare given with */
+    uint64_t expected; /* float: to compare given with; uint32_t: to compare levels with */
     uint64_t out;      /* uint64_t: BENCH_GRAPH_... */
     uint64_t trace;    /* uint32_t: regions, as they are mapped; 0: none */
     uint64_t trace_max;

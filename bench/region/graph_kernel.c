@@ -466,6 +466,38 @@ GVM_KERNEL(bfs_mark, bench_graph_params, p)
     }
 }
 
+/* Several devices search, each the edges of vertices of its own: what others have found of these is added to what this one has. */
+GVM_KERNEL(bfs_merge, bench_graph_params, p)
+{
+    const uint64_t words = ((uint64_t)p.vertices + 31) / 32, end = ((uint64_t)p.end + 31) / 32;
+    uint32_t device, found;
+    uint64_t word;
+
+    for (word = p.first / 32 + gvm_thread_global(); word < end; word += gvm_thread_count()) {
+        uint32_t *visited = (uint32_t *)(uintptr_t)p.visited + word;
+        uint32_t *next = (uint32_t *)(uintptr_t)p.next + word;
+
+        found = 0;
+        for (device = 0; device < p.devices; device++)
+            found |= ((const uint32_t *)(uintptr_t)p.found)[device * words + word];
+        found &= ~*visited;
+        *visited |= found;
+        *next |= found;
+        if (*next != 0 && gvm_load_consume_u64(out_word(&p, BENCH_GRAPH_PROGRESS)) != p.level + 1)
+            gvm_store_release_u64(out_word(&p, BENCH_GRAPH_PROGRESS), p.level + 1);
+    }
+}
+
+/* Are the levels of this device's vertices those of another search? */
+GVM_KERNEL(bfs_compare, bench_graph_params, p)
+{
+    uint64_t v;
+
+    for (v = p.first + gvm_thread_global(); v < p.end; v += gvm_thread_count())
+        if (((const uint32_t *)(uintptr_t)p.levels)[v] != ((const uint32_t *)(uintptr_t)p.expected)[v])
+            gvm_atomic_add_u64(out_word(&p, BENCH_GRAPH_WRONG), 1);
+}
+
 /* What was found, in numbers that do not depend on the order. */
 GVM_KERNEL(bfs_digest, bench_graph_params, p)
 {

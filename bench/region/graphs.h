@@ -44,7 +44,11 @@ bool graph_adopt(region_bench *r, region_graph *g, const char *name, uint32_t ve
 bool graph_open(region_graph *g, uint64_t region_bytes, uint64_t budget_bytes,
                 gvm_region_policy policy);
 
-/* Brings as many regions to frames as there are, spread evenly over all. */
+/* Both steps of that, once there is a collection: kernels find the edges there; the homes get them. */
+void graph_use_view(region_graph *g);
+bool graph_fill_homes(region_graph *g);
+
+/* Brings as many regions to frames as there are, spread evenly over those of the vertices that are dealt with. */
 bool graph_spread(region_graph *g);
 
 /* A small graph as the CPU sees it. */

@@ -8,6 +8,11 @@
 
 #include <string.h>
 
+static bool measure_bfs(region_bench *r)
+{
+    return r->b->devices > 0 ? region_measure_devices(r) : region_measure_bfs(r);
+}
+
 static const struct {
     const char *name;
     bool (*measure)(region_bench *r);
@@ -15,7 +20,7 @@ static const struct {
     {"maps", region_measure_maps},         {"fetch", region_measure_fetch},
     {"faults", region_measure_faults},     {"resolve", region_measure_resolve},
     {"experts", region_measure_experts},   {"policies", region_measure_policies},
-    {"clean", region_measure_clean},       {"bfs", region_measure_bfs},
+    {"clean", region_measure_clean},       {"bfs", measure_bfs},
     {"pagerank", region_measure_pagerank}, {"callbacks", region_measure_callbacks},
     {"matmul", region_measure_matmul},     {"kernels", region_measure_kernels},
 };
@@ -39,8 +44,7 @@ static bool is_wanted(const bench *b, const char *part)
 void bench_region(bench *b)
 {
     region_bench r = {.b = b};
-    const bool good = region_load(&r) && bench_timer_create(b, &r.timer) &&
-                      region_alloc(&r, &r.out, BENCH_OUT_WORDS * sizeof(uint64_t));
+    const bool good = region_load(&r);
 
     for (size_t i = 0; good && i < sizeof parts / sizeof parts[0]; i++)
         if (is_wanted(b, parts[i].name)) {
@@ -48,8 +52,5 @@ void bench_region(bench *b)
                 b->code = TOOL_FAILED;
             region_close(&r);
         }
-    if (r.out != 0)
-        gvmi_cu->cuMemFree(r.out);
-    bench_timer_destroy(&r.timer);
     region_unload(&r);
 }

@@ -55,7 +55,7 @@ static bool load_images(region_bench *r)
     return result == CUDA_SUCCESS || region_driver_failed(r, result, "loading the kernels");
 }
 
-bool region_load(region_bench *r)
+static bool load_kernels(region_bench *r)
 {
 #define REGION_KERNEL_NAME(image, name) {IMAGE_##image, #name},
     static const struct {
@@ -80,8 +80,17 @@ bool region_load(region_bench *r)
     return result == CUDA_SUCCESS || region_driver_failed(r, result, "loading the kernels");
 }
 
+bool region_load(region_bench *r)
+{
+    return load_kernels(r) && bench_timer_create(r->b, &r->timer) &&
+           region_alloc(r, &r->out, BENCH_OUT_WORDS * sizeof(uint64_t));
+}
+
 void region_unload(region_bench *r)
 {
+    if (r->out != 0)
+        gvmi_cu->cuMemFree(r->out);
+    bench_timer_destroy(&r->timer);
     for (int i = 0; i < IMAGE_COUNT; i++)
         if (r->modules[i] != NULL)
             gvmi_cu->cuModuleUnload(r->modules[i]);
@@ -237,16 +246,36 @@ bool region_add(region_bench *r, uint64_t count, uint64_t region_bytes,
     return true;
 }
 
-bool region_open_empty(region_bench *r, uint64_t count, uint64_t region_bytes,
-                       uint64_t budget_bytes, gvm_region_policy policy)
+static gvm_collection_options plan_frames(const region_bench *r, uint64_t budget_bytes,
+                                          gvm_region_policy policy)
 {
     gvm_collection_options options = gvm_collection_options_init();
 
     options.budget_bytes = budget_bytes;
     options.policy = policy;
     options.clean_low = r->clean_low;
+    return options;
+}
+
+bool region_open_empty(region_bench *r, uint64_t count, uint64_t region_bytes,
+                       uint64_t budget_bytes, gvm_region_policy policy)
+{
+    const gvm_collection_options options = plan_frames(r, budget_bytes, policy);
+
     return region_open_space(r, budget_bytes + 64 * GVMI_MIB) && /* whole chunks are committed */
            region_add(r, count, region_bytes, &options, &r->collection, &r->view);
+}
+
+bool region_attach(region_bench *r, gvm_object *object, uint64_t budget_bytes, gvm_region_policy policy)
+{
+    const gvm_collection_options options = plan_frames(r, budget_bytes, policy);
+
+    if (!region_open_space(r, budget_bytes + 64 * GVMI_MIB))
+        return false;
+    if (gvm_collection_attach(r->space, object, &options, GVM_FOREVER, &r->collection) != GVM_OK ||
+        gvm_collection_get_view(r->collection, &r->view) != GVM_OK)
+        return region_failed(r, "attaching a collection");
+    return true;
 }
 
 bool region_open(region_bench *r, uint64_t count, uint64_t region_bytes, uint64_t budget_bytes,

@@ -2,6 +2,8 @@
 #ifndef BENCH_REGION_SETUP_H
 #define BENCH_REGION_SETUP_H
 
+#include <gvmem/region_object.h>
+
 #include "bench/bench.h"
 #include "bench/region/region.h"
 
@@ -16,6 +18,7 @@
     X(graph, graph_degrees) X(graph, graph_sums) X(graph, graph_scan) X(graph, graph_offsets) X(graph, graph_scatter) \
     X(graph, graph_pieces) X(graph, graph_share) X(graph, bfs_plain) X(graph, bfs_share) X(graph, bfs_regions) X(graph, bfs_tlb) \
     X(graph, bfs_plain_counted) X(graph, bfs_regions_counted) X(graph, bfs_mark) X(graph, bfs_digest) \
+    X(graph, bfs_merge) X(graph, bfs_compare) \
     X(graph, rank_plain) X(graph, rank_share) X(graph, rank_regions) X(graph, rank_tlb) X(graph, rank_plain_counted) \
     X(graph, rank_regions_counted) X(graph, rank_give) X(graph, rank_compare) \
     X(app, app_fill) X(app, app_fill_vector) X(app, digest_plain) X(app, digest_regions) X(app, triad_plain) X(app, triad_regions) \
@@ -49,7 +52,7 @@ typedef struct region_launch {
     unsigned blocks, threads;
 } region_launch;
 
-/* Loads the kernels, and unloads them. */
+/* Loads the kernels, makes the timer and out; and the reverse. */
 bool region_load(region_bench *r);
 void region_unload(region_bench *r);
 
@@ -62,6 +65,9 @@ bool region_open(region_bench *r, uint64_t count, uint64_t region_bytes, uint64_
 /* The same with homes that are all zeros. */
 bool region_open_empty(region_bench *r, uint64_t count, uint64_t region_bytes,
                        uint64_t budget_bytes, gvm_region_policy policy);
+/* The same with homes that are an object's. */
+bool region_attach(region_bench *r, gvm_object *object, uint64_t budget_bytes,
+                   gvm_region_policy policy);
 void region_close(region_bench *r);
 
 /* A space without collections; and one more collection in it, whose view is filled in. region_close() ends both. */
@@ -110,6 +116,7 @@ bool region_measure_experts(region_bench *r);
 bool region_measure_policies(region_bench *r);
 bool region_measure_clean(region_bench *r);
 bool region_measure_bfs(region_bench *r);
+bool region_measure_devices(region_bench *r); /* bfs over several of them */
 bool region_measure_pagerank(region_bench *r);
 bool region_measure_callbacks(region_bench *r);
 bool region_measure_matmul(region_bench *r);

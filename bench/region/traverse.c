@@ -9,7 +9,7 @@
  *
  * All results of a graph are compared: levels by a digest, ranks one by one. Small graphs are compared with the CPU's as well.
  */
-#include "bench/region/graphs.h"
+#include "bench/region/traverse.h"
 #include "bench/region/trace.h"
 
 #include <stdlib.h>
@@ -17,27 +17,6 @@
 
 #include "base/address.h"
 #include "base/size.h"
-
-#define SOURCES_MAX 16
-
-typedef struct traversal {
-    region_graph *g;
-    graph_ways w;
-    bool search; /* or PageRank */
-    const char *section;
-    uint32_t runs;
-    uint32_t sources[SOURCES_MAX];
-    uint64_t digests[SOURCES_MAX]; /* 0: not known yet */
-    uint64_t edges[SOURCES_MAX];   /* that a run reads */
-    bool have_expected;            /* of PageRank */
-    uint64_t *progress;            /* pinned */
-    uint32_t levels;               /* of the last search */
-    uint64_t region_bytes, budget_bytes;
-    const char *policy;
-    bench_samples us[GRAPH_WAYS];
-    double all_us[GRAPH_WAYS];
-    graph_counts counts[GRAPH_WAYS];
-} traversal;
 
 static const region_kernel search_kernels[] = {
     [BENCH_EDGES_PLAIN] = KERNEL_bfs_plain,
@@ -80,7 +59,7 @@ static bool set_bit(region_graph *g, uint64_t bitmap, uint32_t vertex)
     return graph_clear(g, bitmap + vertex / 32 * 4ull, 1u << vertex % 32, 1);
 }
 
-static bool begin_search(traversal *t, bench_graph_params *p, uint32_t source)
+bool traversal_begin_search(traversal *t, bench_graph_params *p, uint32_t source)
 {
     region_graph *g = t->g;
     const uint64_t words = ((uint64_t)p->vertices + 31) / 32;
@@ -107,13 +86,13 @@ static bool search_level(traversal *t, int way, bench_graph_params *p, bool coun
     return graph_clear(t->g, p->next, 0, ((uint64_t)p->vertices + 31) / 32);
 }
 
-static bool search_from(traversal *t, int way, uint32_t i, bool counted, double *us)
+bool traversal_search(traversal *t, int way, uint32_t i, bool counted, double *us)
 {
     bench *b = t->g->r->b;
     bench_graph_params p = t->g->p;
     bool more = true;
 
-    if (!begin_search(t, &p, t->sources[i]) || !bench_timer_start(b, &t->g->r->timer))
+    if (!traversal_begin_search(t, &p, t->sources[i]) || !bench_timer_start(b, &t->g->r->timer))
         return false;
     while (more)
         if (!search_level(t, way, &p, counted, &more))
@@ -122,17 +101,16 @@ static bool search_from(traversal *t, int way, uint32_t i, bool counted, double 
     return bench_timer_stop(b, &t->g->r->timer, us);
 }
 
-static bool check_search(traversal *t, int way, uint32_t i)
+bool traversal_check_search(traversal *t, int way, uint32_t i)
 {
     uint64_t out[BENCH_GRAPH_WORDS];
 
     if (!graph_clear_out(t->g) || !graph_launch(t->g, KERNEL_bfs_digest, &t->g->p, t->g->p.vertices) ||
         !graph_receive_out(t->g, out))
         return false;
-    if (t->digests[i] == 0) {
+    t->edges[i] = out[BENCH_GRAPH_EDGES];
+    if (t->digests[i] == 0)
         t->digests[i] = out[BENCH_GRAPH_DIGEST];
-        t->edges[i] = out[BENCH_GRAPH_EDGES];
-    }
     if (out[BENCH_GRAPH_DIGEST] == t->digests[i])
         return true;
     bench_note(t->g->r->b, "%s, %s: the levels from vertex %u are wrong", t->g->name,
@@ -187,12 +165,12 @@ static bool check_ranks(traversal *t, int way)
 
 static bool run_once(traversal *t, int way, uint32_t i, bool counted, double *us)
 {
-    return t->search ? search_from(t, way, i, counted, us) : rank_once(t, way, counted, us);
+    return t->search ? traversal_search(t, way, i, counted, us) : rank_once(t, way, counted, us);
 }
 
 static bool check_run(traversal *t, int way, uint32_t i)
 {
-    return t->search ? check_search(t, way, i) : check_ranks(t, way);
+    return t->search ? traversal_check_search(t, way, i) : check_ranks(t, way);
 }
 
 /* Vertices with edges, at random. */
@@ -211,7 +189,7 @@ static bool choose_sources(traversal *t)
     return found == t->runs || region_failed(t->g->r, "finding vertices with edges");
 }
 
-static bool start_traversal(traversal *t, region_graph *g, bool search, uint32_t runs)
+bool traversal_start(traversal *t, region_graph *g, bool search, uint32_t runs)
 {
     const uint64_t words = ((uint64_t)g->p.vertices + 31) / 32 * 4, vertices = g->p.vertices;
     bench_graph_params *p = &g->p;
@@ -234,11 +212,19 @@ static bool start_traversal(traversal *t, region_graph *g, bool search, uint32_t
            graph_alloc(g, &p->levels, vertices * sizeof(uint32_t)) && choose_sources(t);
 }
 
-static void end_traversal(traversal *t)
+void traversal_end(traversal *t)
 {
     if (t->progress != NULL)
         gvmi_cu->cuMemFreeHost(t->progress);
     graph_free(t->g);
+}
+
+bool traversal_start_ways(traversal *t, uint64_t budget_bytes, bool all)
+{
+    if (!graph_ways_start(&t->w, t->g, budget_bytes, all))
+        return false;
+    t->w.kernels = t->search ? search_kernels : rank_kernels;
+    return true;
 }
 
 static bool open_regions(traversal *t, uint64_t region_bytes, uint64_t budget_bytes,
@@ -248,9 +234,8 @@ static bool open_regions(traversal *t, uint64_t region_bytes, uint64_t budget_by
     t->budget_bytes = budget_bytes;
     t->policy = policy_name(policy);
     if (!graph_open(t->g, region_bytes, budget_bytes, policy) ||
-        !graph_ways_start(&t->w, t->g, budget_bytes, all))
+        !traversal_start_ways(t, budget_bytes, all))
         return false;
-    t->w.kernels = t->search ? search_kernels : rank_kernels;
     return policy != GVM_REGION_STATIC || graph_spread(t->g);
 }
 
@@ -303,8 +288,7 @@ static bool count_ways(traversal *t, unsigned ways)
     return true;
 }
 
-/* Edges that a run reads: the median. */
-static double median_edges(const traversal *t)
+double traversal_edges(const traversal *t)
 {
     bench_samples samples = {0};
 
@@ -335,7 +319,7 @@ static void record_way(traversal *t, int way, const char *budget)
     const char *name = bench_text(b, "%s, budget %s, %s, %s", t->g->name, budget, t->policy,
                                   graph_way_names[way]);
     const double us = bench_record(b, t->section, name, "us", bytes, 0, &t->us[way]);
-    const double edges = median_edges(t) / us / 1e3;
+    const double edges = traversal_edges(t) / us / 1e3;
 
     bench_record_value(b, t->section, name, "G edges read/s", bytes, 0, edges);
     if (t->search) /* an edge of the graph is read in both directions */
@@ -387,7 +371,7 @@ static void print_head(region_bench *r, bool search)
 
 /* ---- beside the CPU */
 
-static bool check_with_copy(traversal *t, const graph_copy *copy)
+bool traversal_expect(traversal *t, const graph_copy *copy)
 {
     region_graph *g = t->g;
     float *given;
@@ -412,7 +396,7 @@ static bool check_read(traversal *t)
 {
     graph_copy copy = {0};
     const bool good = open_regions(t, 4 * GVMI_KIB, 2 * GVMI_MIB, GVM_REGION_CLOCK, false) &&
-                      graph_copy_homes(t->g, &copy) && check_with_copy(t, &copy);
+                      graph_copy_homes(t->g, &copy) && traversal_expect(t, &copy);
 
     graph_copy_free(&copy);
     graph_ways_end(&t->w);
@@ -428,7 +412,7 @@ static bool measure_graph(region_graph *g, bool search, uint32_t runs, bool many
                    all = 2 * g->edge_bytes + 64 * GVMI_MIB;
     const uint64_t small = 4 * GVMI_KIB, large = 64 * GVMI_KIB;
     traversal t = {.g = g};
-    bool good = start_traversal(&t, g, search, runs) &&
+    bool good = traversal_start(&t, g, search, runs) &&
                 (g->p.kind != BENCH_GRAPH_FILE || check_read(&t)) &&
                 measure_regions(&t, small, half, GVM_REGION_STATIC, WAYS_ALL) &&
                 measure_regions(&t, small, half, GVM_REGION_LIRS, WAYS_REGIONS) &&
@@ -440,7 +424,7 @@ static bool measure_graph(region_graph *g, bool search, uint32_t runs, bool many
                 (g->edges == 0 || !many ||
                  measure_regions(&t, large, all, GVM_REGION_CLOCK, WAYS_WARM));
 
-    end_traversal(&t);
+    traversal_end(&t);
     return good;
 }
 
@@ -454,16 +438,16 @@ static bool check_small(region_bench *r, bool search, uint32_t kind, uint32_t bi
     traversal t = {.g = &g};
     unsigned ways = WAYS_ALL;
     bool good = graph_draw(r, &g, kind, bits, degree, stage_bytes) &&
-                start_traversal(&t, &g, search, 2) &&
+                traversal_start(&t, &g, search, 2) &&
                 open_regions(&t, 512, gvmi_max(2 * GVMI_MIB, g.edge_bytes / 4), GVM_REGION_CLOCK, true) &&
                 graph_copy_homes(&g, &copy) && graph_check_drawn(&g, &copy) &&
-                check_with_copy(&t, &copy) && measure_ways(&t, ways) && count_ways(&t, ways);
+                traversal_expect(&t, &copy) && measure_ways(&t, ways) && count_ways(&t, ways);
 
     if (good && gvm_space_sync(r->space, r->timer.stream) != GVM_OK)
         good = region_failed(r, "a sync after the kernels");
     graph_copy_free(&copy);
     graph_ways_end(&t.w);
-    end_traversal(&t);
+    traversal_end(&t);
     return good && r->b->code == code;
 }
 
@@ -543,7 +527,7 @@ static bool measure_hits(region_bench *r, bool search)
     uint32_t first = 0;
     double hits = 0;
     bool good = graph_draw(r, &g, BENCH_GRAPH_RMAT, bits, (uint32_t)region_size(r, 16, 128), 0) &&
-                start_traversal(&t, &g, search, (uint32_t)region_size(r, 3, 2));
+                traversal_start(&t, &g, search, (uint32_t)region_size(r, 3, 2));
 
     g.p.trace_max = 64 * g.edge_bytes / (4 * GVMI_KIB);
     good = good && graph_alloc(&g, &g.p.trace, g.p.trace_max * sizeof(uint32_t));
@@ -556,7 +540,7 @@ static bool measure_hits(region_bench *r, bool search)
                check_run(&t, GRAPH_REGIONS, t.runs - 1);
         graph_ways_end(&t.w);
     }
-    end_traversal(&t);
+    traversal_end(&t);
     return good;
 }
 
@@ -588,7 +572,7 @@ static bool measure_degree(region_bench *r, uint32_t bits, uint32_t degree, uint
     traversal t = {.g = &g};
     double empty, us, teps, setup;
     bool good = graph_draw(r, &g, BENCH_GRAPH_RMAT, bits, degree, 0) &&
-                start_traversal(&t, &g, true, runs) &&
+                traversal_start(&t, &g, true, runs) &&
                 open_regions(&t, 4 * GVMI_KIB, 2 * g.edge_bytes + 64 * GVMI_MIB, GVM_REGION_CLOCK,
                              false) &&
                 measure_ways(&t, WAY(GRAPH_IN_CORE) | WAY(GRAPH_REGIONS));
@@ -599,7 +583,7 @@ static bool measure_degree(region_bench *r, uint32_t bits, uint32_t degree, uint
 
         good = time_empty_level(&t, ways[i], &empty);
         us = bench_record(r->b, t.section, name, "us", 0, 0, &t.us[ways[i]]);
-        teps = median_edges(&t) / 2 / us / 1e3;
+        teps = traversal_edges(&t) / 2 / us / 1e3;
         setup = t.levels * empty / us;
         bench_record_value(r->b, t.section, name, "GTEPS", 0, 0, teps);
         bench_record_value(r->b, t.section, name, "set-up, ratio", 0, 0, setup);
@@ -607,7 +591,7 @@ static bool measure_degree(region_bench *r, uint32_t bits, uint32_t degree, uint
                 graph_way_names[ways[i]], us / 1e3, teps, setup);
     }
     graph_ways_end(&t.w);
-    end_traversal(&t);
+    traversal_end(&t);
     return good;
 }
 
