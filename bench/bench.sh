@@ -3,7 +3,7 @@
 # Measures what the driver's virtual memory calls and buffers cost, a keeper, models that are swapped, heaps, other pools beside
 # them, a training in PyTorch, appenders, regions, and joins with them (see docs/benchmarks.md), replays
 # bench/traces and made-up patterns, and measures gstore_fdw's tables, and how rows come into them, of ROWS rows, where there is a PostgreSQL as
-# check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper models python-models heap pools torch appender hashjoin pglz query search region policy gstore load queries.
+# check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper models python-models heap pools torch appender hashjoin pglz query search region devices policy gstore load queries.
 # The build is a release one; for figures worth keeping, the machine must be quiet.
 set -eu
 cd "$(dirname "$0")/.."
@@ -14,6 +14,7 @@ scripts/build.sh "$build" -Dbuildtype=release -Dtests=false -Ddocs=false
 
 gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' A-Z' '-a-z')
 [ "${GVMEM_DRIVER:-auto}" != soft ] || gpu=''
+[ -z "$gpu" ] || gpus=$(nvidia-smi --list-gpus | wc -l)
 mkdir -p "$out"
 stamp=${gpu:-softgpu}-$(date -u +%Y%m%d-%H%M%S)
 
@@ -38,6 +39,15 @@ joins() {
     echo "recorded in $out/hashjoin-cross-$stamp.json"
 }
 
+devices() { # a search over 2, 4 and 8 GPUs of one host
+    [ "${gpus:-0}" -ge 2 ] || echo 'a search over several GPUs is left out: there are fewer than two'
+    for count in 2 4 8; do
+        [ "$count" -le "${gpus:-0}" ] || break
+        measure region "$out/region-devices-$count-$stamp.json" --devices "$count" bfs
+        measure region "$out/region-processes-$count-$stamp.json" --devices "$count" --processes bfs
+    done
+}
+
 tables() { # gstore|gstore-load|queries|partitions
     if [ -n "${POSTGRES_PACK:-}" ]; then
         PG_CONFIG=$(scripts/pack-postgres.sh unpack "$POSTGRES_PACK" "$build/postgres-pack")
@@ -52,7 +62,7 @@ tables() { # gstore|gstore-load|queries|partitions
     "bench/bench-$1.py" -n "${ROWS:-$rows}" -o "$out/$1-$stamp.json" "$build"
 }
 
-for name in ${BENCHES:-vmm keeper models python-models heap pools torch appender hashjoin pglz query search region policy gstore load queries partitions}; do
+for name in ${BENCHES:-vmm keeper models python-models heap pools torch appender hashjoin pglz query search region devices policy gstore load queries partitions}; do
     case $name in
     policy)
         measure policy "$out/policy-traces-$stamp.json" bench/traces/*.trace
@@ -71,6 +81,7 @@ for name in ${BENCHES:-vmm keeper models python-models heap pools torch appender
         fi
         ;;
     hashjoin) joins ;;
+    devices) devices ;;
     *) measure "$name" "$out/$name-$stamp.json" ;;
     esac
 done

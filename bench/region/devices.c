@@ -4,8 +4,8 @@
  * the vertices of a range of its own; ranges have equal numbers of edges. So each maps other regions than the rest, and their frames add
  * up. What there is of each vertex, every device has.
  *
- * A level: each device copies the bitmap of what it has found to host memory, behind the edges; then each adds what the others have found
- * of its range. Nothing but that host memory is needed: neither peers, nor one process. With --processes a process drives each device,
+ * A level: each device copies what it has found of the others' ranges, a bit for each vertex, to host memory behind the edges; then each
+ * adds what the others have found of its range. Nothing but that host memory is needed: neither peers, nor one process. With --processes a process drives each device,
  * else a thread; both run the same code, and meet in memory that they share.
  *
  * Beside it the same search over the first device alone, with the same homes and as much memory for frames as all devices have
@@ -115,12 +115,24 @@ static uint64_t bitmap_words(const worker *w)
     return ((uint64_t)w->g.p.vertices + 31) / 32;
 }
 
-static bool copy_words(worker *w, uint64_t to, uint64_t from, uint64_t words)
+/* Words [first, end) of an array. */
+static bool copy_words(worker *w, uint64_t to, uint64_t from, uint64_t first, uint64_t end)
 {
-    const CUresult result = gvmi_cu->cuMemcpyAsync(to, from, words * sizeof(uint32_t),
-                                                   w->r.timer.stream);
+    CUresult result = CUDA_SUCCESS;
 
+    if (first < end)
+        result = gvmi_cu->cuMemcpyAsync(to + first * sizeof(uint32_t), from + first * sizeof(uint32_t),
+                                        (end - first) * sizeof(uint32_t), w->r.timer.stream);
     return result == CUDA_SUCCESS || region_driver_failed(&w->r, result, "cuMemcpyAsync");
+}
+
+/* What it has found of others' vertices goes to its bitmap in host memory. */
+static bool publish(worker *w, const bench_graph_params *p)
+{
+    const uint64_t words = bitmap_words(w), to = p->found + p->device * words * sizeof(uint32_t);
+
+    return copy_words(w, to, p->next, 0, p->first / 32) &&
+           copy_words(w, to, p->next, ((uint64_t)p->end + 31) / 32, words);
 }
 
 /* What others have found of this device's vertices; whether anybody has found any. */
@@ -131,8 +143,9 @@ static bool merge(worker *w, bench_graph_params *p, bool *more)
 
     p->found = region_homes(&w->r.view) + w->found_at;
     p->devices = (uint32_t)plan->count;
-    if (!copy_words(w, p->found + (uint64_t)w->number * words * sizeof(uint32_t), next, words) ||
-        !finish_and_meet(w) || !graph_clear(g, p->out + BENCH_GRAPH_PROGRESS * sizeof(uint64_t), 0, 2) ||
+    p->device = (uint32_t)w->number;
+    if (!publish(w, p) || !finish_and_meet(w) ||
+        !graph_clear(g, p->out + BENCH_GRAPH_PROGRESS * sizeof(uint64_t), 0, 2) ||
         !graph_launch(g, KERNEL_bfs_merge, p, words) ||
         !region_receive(&w->r, w->t.progress, p->out, sizeof *w->t.progress))
         return false;
@@ -175,7 +188,7 @@ static bool search_alone(worker *w, uint32_t i, double *us)
 {
     return traversal_search(&w->alone_t, GRAPH_REGIONS, i, false, us) &&
            traversal_check_search(&w->alone_t, GRAPH_REGIONS, i) &&
-           copy_words(w, region_homes(&w->r.view) + w->levels_at, w->g.p.levels, w->g.p.vertices);
+           copy_words(w, region_homes(&w->r.view) + w->levels_at, w->g.p.levels, 0, w->g.p.vertices);
 }
 
 static bool compare(worker *w, const char *policy, uint32_t i)

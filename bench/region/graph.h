@@ -50,8 +50,8 @@ typedef struct bench_graph_params {
     /* breadth-first search: bitmaps, uint32_t, of vertices */
     uint64_t visited, frontier, next;
     uint64_t found; /* what each of several devices has found, a bitmap each, one behind the other */
-    uint32_t devices;
-    uint64_t levels; /* uint32_t */
+    uint32_t devices, device; /* how many, and which this one is */
+    uint64_t levels;          /* uint32_t */
     uint32_t level;
     uint32_t slice; /* vertices of a slice, for which marks (uint32_t) say whether they have any of the frontier */
     uint64_t marks;

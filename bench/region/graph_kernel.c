@@ -479,7 +479,8 @@ GVM_KERNEL(bfs_merge, bench_graph_params, p)
 
         found = 0;
         for (device = 0; device < p.devices; device++)
-            found |= ((const uint32_t *)(uintptr_t)p.found)[device * words + word];
+            if (device != p.device)
+                found |= ((const uint32_t *)(uintptr_t)p.found)[device * words + word];
         found &= ~*visited;
         *visited |= found;
         *next |= found;
