@@ -3,8 +3,8 @@
  * A buffer owns addresses from creation on; memory is put behind any part of it by
  * gvm_buffer_commit() and taken away by gvm_buffer_decommit(). The memory comes in chunks, all of
  * one size per buffer (what appenders fill has smaller ones at both ends: gvmem/appender.h), and each chunk
- * is absent, on the device, or in host memory that the device reads over the link. The address of a byte
- * never changes, wherever its chunk is kept.
+ * is absent, on the device, in the memory of a peer device, or in host memory; the device reads the latter two over
+ * links. The address of a byte never changes, wherever its chunk is kept.
  *
  * Offsets and lengths are in bytes from the start of the buffer; a range is [offset, offset + len).
  *
@@ -43,12 +43,12 @@ extern "C" {
 
 typedef struct gvm_buffer gvm_buffer;
 
-/* Where a chunk is. More places may follow (a neighbour GPU's spare memory); treat an unknown one
- * as "somewhere readable". */
+/* Where a chunk is. More places may follow; treat an unknown one as "somewhere readable". */
 typedef enum gvm_tier {
     GVM_TIER_ABSENT = 0,
     GVM_TIER_DEVICE = 1,
     GVM_TIER_HOST = 2,
+    GVM_TIER_PEER = 3, /* in the memory of another device, that the buffer's device reaches */
 } gvm_tier;
 
 /* Chunk sizes are powers of two in this range. */
@@ -92,6 +92,7 @@ typedef struct gvm_buffer_info {
     uint8_t imported; /* the memory belongs to another process */
     uint8_t vmm;      /* 0: the cuMemAlloc fallback */
     uint8_t reserved[5];
+    uint64_t peer_bytes; /* committed, in the memory of peers */
 } gvm_buffer_info;
 
 /* Reserves addresses for reserve_bytes, rounded up to whole chunks, and commits nothing. Addresses
@@ -152,7 +153,7 @@ GVM_API GVM_CHECKED gvm_status gvm_buffer_seal(gvm_buffer *buffer);
  * memory with the old contents: moving what others use is the keeper's business.
  *
  * GVM_E_INVALID   the range is empty or leaves the reservation, or tier is neither GVM_TIER_DEVICE
- *                 nor GVM_TIER_HOST
+ *                 nor GVM_TIER_HOST (for GVM_TIER_PEER: gvm_buffer_move_to_peer())
  * GVM_E_NOSPACE   the device has too little free memory
  * GVM_E_NOMEM     the host has too little free memory
  * GVM_E_IMPORTED  the buffer was imported
@@ -165,6 +166,24 @@ GVM_API GVM_CHECKED gvm_status gvm_buffer_seal(gvm_buffer *buffer);
 GVM_API GVM_CHECKED gvm_status gvm_buffer_move(gvm_buffer *buffer, uint64_t offset_bytes,
                                                uint64_t len_bytes, gvm_tier tier);
 
+/* gvm_buffer_move() to the memory of a peer device, which the buffer's own device then reads and writes over the link
+ * between the two (NVLink of an H200: seven times as fast as host memory). Address and contents stay, and so does what grants
+ * gave to devices; the peer itself has access where it was granted some. gvm_buffer_move() brings the chunks back, or to the
+ * host. Commits are on the buffer's device as before. The buffer keeps the peer, which the program may close. Who imports
+ * such chunks finds them in GVM_TIER_DEVICE.
+ *
+ * GVM_E_INVALID   the range is empty or leaves the reservation, or peer is the buffer's own device
+ * GVM_E_NOSPACE   the peer has too little free memory
+ * GVM_E_IMPORTED  the buffer was imported
+ * GVM_E_NOTSUP    the buffer's device, or one that the buffer is granted to, cannot reach the peer's memory, or one of
+ *                 the two has no virtual memory management; nothing was moved
+ * GVM_E_LIMIT     the process has too many mappings, or chunks of the buffer have been on 31 other peers
+ * GVM_E_ADDRESS   no addresses are left to move chunks through
+ *
+ * Blocks until the bytes are copied. */
+GVM_API GVM_CHECKED gvm_status gvm_buffer_move_to_peer(gvm_buffer *buffer, uint64_t offset_bytes,
+                                                       uint64_t len_bytes, gvm_device *peer);
+
 /* Gives a peer device access to the whole buffer, now and after later commits, or takes it away
  * (GVM_ACCESS_NONE). On a sealed buffer read-write is not available. The first grant between two
  * devices takes about 20 ms. Kernels of other devices go on; a peer that has access already must not use
@@ -174,7 +193,8 @@ GVM_API GVM_CHECKED gvm_status gvm_buffer_move(gvm_buffer *buffer, uint64_t offs
  * GVM_E_SEALED    read-write access to a sealed buffer
  * GVM_E_READONLY  read-write access to a buffer imported read-only
  * GVM_E_LIMIT     the buffer is granted to 31 peers already, or the driver has too many mappings
- * GVM_E_NOTSUP    the devices cannot reach each other, or there is no virtual memory management */
+ * GVM_E_NOTSUP    the peer cannot reach the memory of the buffer's device, or of another one that chunks of the buffer are on, or
+ *                 there is no virtual memory management */
 GVM_API GVM_CHECKED gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer,
                                                 gvm_access access);
 

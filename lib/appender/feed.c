@@ -273,7 +273,7 @@ gvm_status gvmi_append_feed_recount(gvm_appender *a)
 
     gvmi_lock(&a->buffer->lock);
     sealed = a->buffer->sealed;
-    bytes = a->buffer->device_bytes + a->buffer->host_bytes;
+    bytes = gvmi_buffer_committed_bytes(a->buffer);
     recount_ends(a);
     gvmi_unlock(&a->buffer->lock);
     if (sealed)

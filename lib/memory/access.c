@@ -152,10 +152,23 @@ gvm_status gvmi_buffer_open_to_cpu(gvm_buffer *buffer, uint64_t *bytes)
     return status;
 }
 
-gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gvm_access access)
+gvm_status gvmi_device_check_reach(const gvm_device *device, const gvm_device *memory)
 {
     int can = 0;
-    CUresult result;
+    const CUresult result = gvmi_cu->cuDeviceCanAccessPeer(&can, device->cu, memory->cu);
+
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuDeviceCanAccessPeer",
+                                "cannot tell whether device %d reaches device %d",
+                                device->info.ordinal, memory->info.ordinal);
+    if (!can)
+        return gvm_error_set(GVM_E_NOTSUP, "device %d cannot reach the memory of device %d",
+                             device->info.ordinal, memory->info.ordinal);
+    return GVM_OK;
+}
+
+gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gvm_access access)
+{
     gvm_status status = check_device_vmm(device);
 
     if (status != GVM_OK)
@@ -165,17 +178,18 @@ gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gv
     if (access != GVM_ACCESS_NONE && access != GVM_ACCESS_READ && access != GVM_ACCESS_READWRITE)
         return gvm_error_set(GVM_E_INVALID, "access %d is none of GVM_ACCESS_NONE, READ, READWRITE",
                              (int)access);
-    if (access == GVM_ACCESS_NONE)
-        return GVM_OK;
-    result = gvmi_cu->cuDeviceCanAccessPeer(&can, peer->cu, device->cu);
-    if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuDeviceCanAccessPeer",
-                                "cannot tell whether device %d reaches device %d",
-                                peer->info.ordinal, device->info.ordinal);
-    if (!can)
-        return gvm_error_set(GVM_E_NOTSUP, "device %d cannot reach the memory of device %d",
-                             peer->info.ordinal, device->info.ordinal);
-    return GVM_OK;
+    return access == GVM_ACCESS_NONE ? GVM_OK : gvmi_device_check_reach(peer, device);
+}
+
+/* Does a peer reach all other ones that chunks of the buffer are on? */
+static gvm_status check_chunk_peers_locked(const gvm_buffer *buffer, const gvm_device *peer)
+{
+    gvm_status status = GVM_OK;
+
+    for (uint32_t i = 0; i < buffer->peer_count && status == GVM_OK; i++)
+        if (buffer->peers[i].bytes > 0 && buffer->peers[i].device != peer)
+            status = gvmi_device_check_reach(peer, buffer->peers[i].device);
+    return status;
 }
 
 gvm_status gvmi_buffer_grant(gvm_buffer *handle, gvm_device *peer, gvm_access access)
@@ -188,6 +202,8 @@ gvm_status gvmi_buffer_grant(gvm_buffer *handle, gvm_device *peer, gvm_access ac
         return status;
     gvmi_use_begin_exclusive(buffer, 0, buffer->chunk_count, &use);
     status = gvmi_grant_check(buffer->device, peer, access);
+    if (status == GVM_OK && access != GVM_ACCESS_NONE)
+        status = check_chunk_peers_locked(buffer, peer);
     if (status == GVM_OK && access == GVM_ACCESS_READWRITE)
         status = gvmi_buffer_writable_locked(buffer);
     if (status == GVM_OK)

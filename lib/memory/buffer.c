@@ -324,6 +324,11 @@ void gvmi_buffer_free(gvm_buffer *buffer)
     }
     for (uint32_t i = 0; i < buffer->grant_count; i++)
         gvmi_device_release(buffer->grants[i].peer);
+    for (uint32_t i = 0; i < buffer->peer_count; i++) {
+        if (buffer->own_owner)
+            gvmi_chunk_owner_end(buffer->peers[i].device, buffer->owner);
+        gvmi_device_release(buffer->peers[i].device);
+    }
     gvmi_device_release(buffer->device);
     pthread_cond_destroy(&buffer->use_ended);
     gvmi_mutex_destroy(&buffer->lock);
@@ -417,10 +422,11 @@ gvm_status gvm_buffer_get_info(gvm_buffer *handle, gvm_buffer_info *info)
         .sealed = buffer->sealed,
         .imported = buffer->imported,
         .vmm = buffer->vmm,
+        .peer_bytes = gvmi_buffer_peer_bytes(buffer),
     };
     gvmi_unlock(&buffer->lock);
     gvmi_buffer_drop(buffer);
-    if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
+    if (!gvmi_struct_out(info, &full, sizeof full, offsetof(gvm_buffer_info, peer_bytes)))
         return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
 }
@@ -463,7 +469,8 @@ gvm_status gvm_buffer_get_tier(gvm_buffer *handle, uint64_t offset_bytes, gvm_ti
 
 static bool check_chunk(const gvm_buffer *buffer, const gvmi_chunk *chunk)
 {
-    if (chunk->tier > GVM_TIER_HOST || (chunk->flags & GVMI_CHUNK_FRESH) != 0)
+    if (chunk->tier > GVM_TIER_PEER || (chunk->flags & GVMI_CHUNK_FRESH) != 0 ||
+        (chunk->tier == GVM_TIER_PEER && chunk->peer >= buffer->peer_count))
         return false;
     if (!buffer->vmm)
         return chunk->handle == 0 && chunk->flags == 0;
@@ -472,14 +479,29 @@ static bool check_chunk(const gvm_buffer *buffer, const gvmi_chunk *chunk)
     return chunk->handle != 0;
 }
 
+static bool check_peers(const gvm_buffer *buffer, const uint64_t bytes[GVMI_PEERS_MAX])
+{
+    for (uint32_t i = 0; i < buffer->peer_count; i++) {
+        if (buffer->peers[i].device == buffer->device || buffer->peers[i].bytes != bytes[i])
+            return false;
+        for (uint32_t j = 0; j < i; j++)
+            if (buffer->peers[j].device == buffer->peers[i].device)
+                return false;
+    }
+    return true;
+}
+
 static bool check_buffer_locked(const gvm_buffer *buffer)
 {
-    uint64_t bytes[GVM_TIER_HOST + 1] = {0};
+    uint64_t bytes[GVM_TIER_HOST + 1] = {0}, on_peers[GVMI_PEERS_MAX] = {0};
 
     for (uint64_t i = 0; i < buffer->chunk_count; i++) {
-        if (!check_chunk(buffer, &buffer->chunks[i]))
+        const gvmi_chunk *chunk = &buffer->chunks[i];
+
+        if (!check_chunk(buffer, chunk))
             return false;
-        bytes[buffer->chunks[i].tier] += gvmi_chunk_bytes(buffer, i);
+        *(chunk->tier == GVM_TIER_PEER ? &on_peers[chunk->peer]
+                                       : &bytes[chunk->tier]) += gvmi_chunk_bytes(buffer, i);
     }
     for (uint32_t i = 0; i < buffer->grant_count; i++) {
         if (buffer->grants[i].peer == buffer->device)
@@ -488,7 +510,7 @@ static bool check_buffer_locked(const gvm_buffer *buffer)
             if (buffer->grants[j].peer == buffer->grants[i].peer)
                 return false;
     }
-    return bytes[GVM_TIER_DEVICE] == buffer->device_bytes &&
+    return check_peers(buffer, on_peers) && bytes[GVM_TIER_DEVICE] == buffer->device_bytes &&
            bytes[GVM_TIER_HOST] == buffer->host_bytes &&
            (!buffer->sealed || buffer->access == GVM_ACCESS_READ) &&
            gvmi_chunk_start(buffer, buffer->chunk_count) == buffer->reserve_bytes;

@@ -23,7 +23,8 @@
  *
  * I1  tier == GVM_TIER_ABSENT iff handle == 0 (or the buffer is the cuMemAlloc fallback, which has
  *     no handles), and then flags == 0.
- * I2  device_bytes and host_bytes are the sums of the sizes of the chunks of that tier.
+ * I2  device_bytes and host_bytes are the sums of the sizes of the chunks of that tier, the bytes of each of peers those
+ *     of the chunks of GVM_TIER_PEER that have its index; no two of peers are one device, none is the buffer's own.
  * I3  a chunk without UNMAPPED is mapped at gvmi_chunk_address(); without STALE and PEERS
  *     it has the access that the buffer's fields say, or more if a patch sealed the buffer over it
  *     (sharing/update.c).
@@ -46,6 +47,7 @@
 #include "memory/range.h"
 
 #define GVMI_GRANTS_MAX 31               /* peers of one buffer */
+#define GVMI_PEERS_MAX 31                /* that chunks of one buffer may be on */
 #define GVMI_CHUNKS_MAX (1ull << 24)     /* of one buffer; far above what a process can map */
 #define GVMI_SPAN_BYTES_MAX (1ull << 47) /* a reservation: what user space addresses */
 
@@ -64,6 +66,7 @@ typedef struct gvmi_chunk {
     uint64_t stamp;
     uint8_t tier; /* gvm_tier */
     uint8_t flags;
+    uint8_t peer; /* GVM_TIER_PEER: index into the buffer's peers; 0 in other tiers */
 } gvmi_chunk;
 
 /* Chunks [first, end) of a buffer that a call uses without the lock. On the call's stack. */
@@ -78,6 +81,12 @@ typedef struct gvmi_grant {
     gvm_device *peer; /* referenced */
     gvm_access access;
 } gvmi_grant;
+
+/* A device whose memory chunks of GVM_TIER_PEER are in, or were. It stays until the buffer's end. */
+typedef struct gvmi_chunk_peer {
+    gvm_device *device; /* referenced */
+    uint64_t bytes;
+} gvmi_chunk_peer;
 
 struct gvm_buffer {
     gvmi_mutex lock;
@@ -100,6 +109,8 @@ struct gvm_buffer {
     uint64_t source_offset_bytes, source_generation;
     uint32_t grant_count;
     gvmi_grant grants[GVMI_GRANTS_MAX];
+    uint32_t peer_count;
+    gvmi_chunk_peer peers[GVMI_PEERS_MAX];
 };
 
 /* What a new buffer is to be; sizes are checked and rounded here, GVM_E_INVALID, GVM_E_ADDRESS. */
@@ -142,6 +153,34 @@ static inline CUdeviceptr gvmi_chunk_address(const gvm_buffer *buffer, uint64_t 
 static inline uint64_t gvmi_chunks_bytes(const gvm_buffer *buffer, uint64_t first, uint64_t end)
 {
     return gvmi_chunk_start(buffer, end) - gvmi_chunk_start(buffer, first);
+}
+
+/* Are two chunks in memory of one kind, of one device? */
+static inline bool gvmi_chunks_together(const gvmi_chunk *a, const gvmi_chunk *b)
+{
+    return a->tier == b->tier && a->peer == b->peer;
+}
+
+/* Bytes of chunks on peers; of all chunks that are not absent; and the count that a chunk, which is not absent, is part of. */
+static inline uint64_t gvmi_buffer_peer_bytes(const gvm_buffer *buffer)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < buffer->peer_count; i++)
+        bytes += buffer->peers[i].bytes;
+    return bytes;
+}
+
+static inline uint64_t gvmi_buffer_committed_bytes(const gvm_buffer *buffer)
+{
+    return buffer->device_bytes + buffer->host_bytes + gvmi_buffer_peer_bytes(buffer);
+}
+
+static inline uint64_t *gvmi_buffer_count_of(gvm_buffer *buffer, const gvmi_chunk *chunk)
+{
+    return chunk->tier == GVM_TIER_DEVICE ? &buffer->device_bytes
+           : chunk->tier == GVM_TIER_HOST ? &buffer->host_bytes
+                                          : &buffer->peers[chunk->peer].bytes;
 }
 
 /* Makes a buffer with reserved addresses and no chunks, not yet known to the registry. */
@@ -199,6 +238,9 @@ gvm_status gvmi_buffer_alias(gvm_buffer *buffer, uint64_t first, gvm_buffer *sou
 /* What a chunk of a buffer, in a tier, is to the cache of free chunks. */
 gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, uint64_t index, gvm_tier tier);
 
+/* Makes an unmapped chunk absent, and releases its handle. */
+void gvmi_buffer_release_chunk_locked(gvm_buffer *buffer, uint64_t index, gvmi_release how);
+
 /* Takes the chunks [first, end) away: unmaps runs, releases handles. Failure (of an unmap) leaves
  * the chunks from there on as they were. The handles are kept for reuse, or released as asked. */
 GVMI_API gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
@@ -214,6 +256,9 @@ bool gvmi_buffer_try_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t 
  * for other threads it returns GVM_E_TIMEOUT where it would have to. */
 gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
                                 gvmi_release how, bool may_wait);
+
+/* Does a device reach the memory of another one? GVM_E_NOTSUP */
+gvm_status gvmi_device_check_reach(const gvm_device *device, const gvm_device *memory);
 
 /* Could a peer be granted that access to memory of the device? GVM_E_NOTSUP, GVM_E_INVALID. And gvm_buffer_grant() to
  * a peer that is held, whether or not the program still has it open. */

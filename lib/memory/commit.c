@@ -108,11 +108,11 @@ static gvm_status decommit_chunks(gvm_buffer *buffer, uint64_t first, uint64_t e
         gvmi_use_begin_exclusive(buffer, first, end, &use);
     else if (!gvmi_use_try_exclusive(buffer, first, end, &use))
         return gvm_error_set(GVM_E_TIMEOUT, "another thread is using the buffer");
-    bytes = buffer->device_bytes + buffer->host_bytes;
+    bytes = gvmi_buffer_committed_bytes(buffer);
     status = check_decommit_locked(buffer);
     if (status == GVM_OK)
         status = gvmi_buffer_vacate_as_locked(buffer, first, end, how);
-    if (bytes != buffer->device_bytes + buffer->host_bytes)
+    if (bytes != gvmi_buffer_committed_bytes(buffer))
         buffer->generation++;
     gvmi_use_end_locked(&use);
     gvmi_unlock(&buffer->lock);

@@ -34,11 +34,10 @@ static CUdeviceptr address_at(place p)
 uint64_t gvmi_buffer_run(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)
 {
     uint64_t i = gvmi_chunk_at(buffer, offset_bytes), run_end = gvmi_chunk_start(buffer, i + 1);
-    uint8_t tier;
+    const gvmi_chunk *first = &buffer->chunks[i];
 
     gvmi_lock(&buffer->lock);
-    tier = buffer->chunks[i].tier;
-    while (run_end - offset_bytes < len_bytes && buffer->chunks[++i].tier == tier)
+    while (run_end - offset_bytes < len_bytes && gvmi_chunks_together(first, &buffer->chunks[++i]))
         run_end = gvmi_chunk_start(buffer, i + 1);
     gvmi_unlock(&buffer->lock);
     return gvmi_min(run_end - offset_bytes, len_bytes);

@@ -1,6 +1,6 @@
-/* Moving chunks between the device and the host, at an address that does not change.
+/* Moving chunks between the device, the host and peers of the device, at an address that does not change.
  *
- * A batch of chunks at a time: a handle in the other tier is made for each and mapped at scratch
+ * A batch of chunks at a time: a handle in the other place is made for each and mapped at scratch
  * addresses, the bytes are copied there, then both are unmapped and the new handles take the
  * chunks' places. Several chunks share one unmap, one set-access and one wait, which is what the
  * driver charges for; a batch is bounded so that a move needs little memory besides.
@@ -24,10 +24,11 @@
 #define BATCH_CHUNKS (BATCH_BYTES / GVM_CHUNK_BYTES_MIN)
 
 /* The part of a move that is under way: chunks [first, first + count) of the buffer, all present
- * and in one other tier. */
+ * and in one other place. */
 typedef struct batch {
     gvm_buffer *buffer;
-    gvm_tier to;
+    gvm_device *device; /* that makes the handles: the buffer's, or the peer that chunks are moved to */
+    gvmi_chunk to;      /* tier and peer of chunks that have been moved */
     uint64_t first, count, mapped;
     CUdeviceptr scratch;
     CUmemGenericAllocationHandle handles[BATCH_CHUNKS];
@@ -42,7 +43,7 @@ static uint64_t bytes_of(const batch *w, uint64_t count)
 /* Of whatever owner, until the copy has written every byte of them. */
 static gvmi_chunk_spec unwritten_spec(const batch *w, uint64_t i)
 {
-    gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(w->buffer, w->first + i, w->to);
+    gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(w->buffer, w->first + i, (gvm_tier)w->to.tier);
 
     spec.owner = GVMI_OWNER_ANY;
     return spec;
@@ -52,7 +53,7 @@ static gvm_status create_handles(batch *w)
 {
     for (uint64_t i = 0; i < w->count; i++) {
         const gvmi_chunk_spec spec = unwritten_spec(w, i);
-        gvm_status status = gvmi_chunk_create(w->buffer->device, &spec, &w->handles[i]);
+        gvm_status status = gvmi_chunk_create(w->device, &spec, &w->handles[i]);
 
         if (status != GVM_OK) {
             w->count = i; /* so many are to be released */
@@ -67,7 +68,7 @@ static void release_handles(batch *w)
     for (uint64_t i = 0; i < w->count; i++) {
         const gvmi_chunk_spec spec = unwritten_spec(w, i);
 
-        gvmi_chunk_release(w->buffer->device, &spec, GVMI_RELEASE_KEEP, w->handles[i]);
+        gvmi_chunk_release(w->device, &spec, GVMI_RELEASE_KEEP, w->handles[i]);
     }
 }
 
@@ -134,22 +135,13 @@ static gvm_status swap_handles_locked(batch *w)
         return gvmi_driver_fail(result, "cuMemUnmap", "cannot take chunks from their addresses");
     for (uint64_t i = 0; i < w->count; i++) {
         gvmi_chunk *chunk = &buffer->chunks[w->first + i];
-        const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, w->first + i,
-                                                            (gvm_tier)chunk->tier);
 
-        gvmi_chunk_release(buffer->device, &spec,
-                           (chunk->flags & GVMI_CHUNK_SEEN) == 0 ? GVMI_RELEASE_KEEP : GVMI_RELEASE_NOW,
-                           chunk->handle);
-        *chunk = (gvmi_chunk){
-            .handle = w->handles[i],
-            .tier = (uint8_t)w->to,
-            .flags = GVMI_CHUNK_UNMAPPED | GVMI_CHUNK_STALE,
-        };
+        gvmi_buffer_release_chunk_locked(buffer, w->first + i, GVMI_RELEASE_KEEP);
+        *chunk = w->to;
+        chunk->handle = w->handles[i];
+        chunk->flags = GVMI_CHUNK_UNMAPPED | GVMI_CHUNK_STALE;
     }
-    buffer->device_bytes = w->to == GVM_TIER_DEVICE ? buffer->device_bytes + bytes
-                                                    : buffer->device_bytes - bytes;
-    buffer->host_bytes = w->to == GVM_TIER_HOST ? buffer->host_bytes + bytes
-                                                : buffer->host_bytes - bytes;
+    *gvmi_buffer_count_of(buffer, &w->to) += bytes;
     buffer->moved_bytes += bytes;
     buffer->generation++;
     w->count = 0; /* the handles are the buffer's now */
@@ -197,10 +189,10 @@ static bool find_batch_locked(batch *w, uint64_t *next, uint64_t end)
     const gvmi_chunk *chunks = w->buffer->chunks;
     uint64_t i = *next;
 
-    while (i < end && (chunks[i].tier == GVM_TIER_ABSENT || chunks[i].tier == w->to))
+    while (i < end && (chunks[i].tier == GVM_TIER_ABSENT || gvmi_chunks_together(&chunks[i], &w->to)))
         i++;
     w->first = i;
-    while (i < end && chunks[i].tier != GVM_TIER_ABSENT && chunks[i].tier != w->to &&
+    while (i < end && gvmi_chunks_together(&chunks[i], &chunks[w->first]) &&
            (i == w->first || gvmi_chunks_bytes(w->buffer, w->first, i + 1) <= BATCH_BYTES))
         i++;
     w->count = i - w->first;
@@ -219,12 +211,10 @@ static bool find_batch(batch *w, uint64_t *next, uint64_t end)
 }
 
 /* The chunks are in place. */
-static gvm_status move_chunks(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier to)
+static gvm_status move_chunks(batch *w, uint64_t first, uint64_t end)
 {
-    batch w = {.buffer = buffer, .to = to};
-    const uint64_t chunk_bytes = buffer->layout.chunk_bytes;
-    const uint64_t scratch_bytes = gvmi_max(chunk_bytes, BATCH_BYTES);
-    CUresult result = gvmi_cu->cuMemAddressReserve(&w.scratch, scratch_bytes, 0, 0, 0);
+    const uint64_t scratch_bytes = gvmi_max(w->buffer->layout.chunk_bytes, BATCH_BYTES);
+    CUresult result = gvmi_cu->cuMemAddressReserve(&w->scratch, scratch_bytes, 0, 0, 0);
     gvm_status status = GVM_OK;
 
     if (result == CUDA_ERROR_OUT_OF_MEMORY) /* of addresses; the device has nothing to do with it */
@@ -233,58 +223,124 @@ static gvm_status move_chunks(gvm_buffer *buffer, uint64_t first, uint64_t end, 
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemAddressReserve",
                                 "cannot reserve addresses to move chunks through");
-    while (status == GVM_OK && find_batch(&w, &first, end))
-        status = move_batch(&w);
-    gvmi_cu->cuMemAddressFree(w.scratch, scratch_bytes);
+    while (status == GVM_OK && find_batch(w, &first, end))
+        status = move_batch(w);
+    gvmi_cu->cuMemAddressFree(w->scratch, scratch_bytes);
     return status;
 }
 
-static gvm_status check_move(const gvm_buffer *buffer, gvm_tier to)
+/* Do all devices that use the buffer reach the peer's memory? */
+static gvm_status check_peer_locked(const gvm_buffer *buffer, const gvm_device *peer)
 {
-    if (to != GVM_TIER_DEVICE && to != GVM_TIER_HOST)
-        return gvm_error_set(GVM_E_INVALID, "tier %d is neither the device nor the host", (int)to);
+    gvm_status status = gvmi_device_check_reach(buffer->device, peer);
+
+    for (uint32_t i = 0; i < buffer->grant_count && status == GVM_OK; i++)
+        if (buffer->grants[i].peer != peer)
+            status = gvmi_device_check_reach(buffer->grants[i].peer, peer);
+    return status;
+}
+
+/* The peer's index among those of the buffer, of which it is one then. */
+static gvm_status add_peer_locked(gvm_buffer *buffer, gvm_device *peer, uint8_t *index)
+{
+    uint32_t i = 0;
+
+    while (i < buffer->peer_count && buffer->peers[i].device != peer)
+        i++;
+    if (i == GVMI_PEERS_MAX)
+        return gvm_error_set(GVM_E_LIMIT, "chunks of the buffer have been on %d other peers", i);
+    if (i == buffer->peer_count) {
+        gvmi_device_retain(peer);
+        buffer->peers[buffer->peer_count++].device = peer;
+    }
+    *index = (uint8_t)i;
+    return GVM_OK;
+}
+
+static gvm_status check_move(const batch *w)
+{
+    const gvm_buffer *buffer = w->buffer;
+
+    if (w->device == buffer->device && w->to.tier == GVM_TIER_PEER)
+        return gvm_error_set(GVM_E_INVALID, "the peer is the buffer's own device");
     if (buffer->imported)
         return gvm_error_set(GVM_E_IMPORTED, "the buffer was imported: only its owner moves it");
-    if (!buffer->vmm || !buffer->device->info.host_tier)
+    if (!buffer->vmm || !w->device->info.vmm)
+        return gvm_error_set(GVM_E_NOTSUP, "device %d has no virtual memory management",
+                             (buffer->vmm ? w->device : buffer->device)->info.ordinal);
+    if (w->to.tier == GVM_TIER_HOST && !buffer->device->info.host_tier)
         return gvm_error_set(GVM_E_NOTSUP, "device %d has no host tier (CUDA 12.2 or later brings it)",
                              buffer->device->info.ordinal);
     return GVM_OK;
 }
 
-static gvm_status move_range(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier to)
+static gvm_status move_range(batch *w, uint64_t first, uint64_t end)
 {
+    gvm_buffer *buffer = w->buffer;
+    gvm_status status = GVM_OK;
     gvmi_use use;
-    gvm_status status;
 
     gvmi_use_begin_exclusive(buffer, first, end, &use);
-    status = gvmi_buffer_settle_locked(buffer, first, end);
+    if (w->to.tier == GVM_TIER_PEER) {
+        status = check_peer_locked(buffer, w->device);
+        if (status == GVM_OK)
+            status = add_peer_locked(buffer, w->device, &w->to.peer);
+    }
+    if (status == GVM_OK)
+        status = gvmi_buffer_settle_locked(buffer, first, end);
     gvmi_unlock(&buffer->lock);
     if (status == GVM_OK)
-        status = move_chunks(buffer, first, end, to);
+        status = move_chunks(w, first, end);
     gvmi_use_end(&use);
     return status;
 }
 
-gvm_status gvm_buffer_move(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes, gvm_tier tier)
+/* peer: NULL where tier is not GVM_TIER_PEER */
+static gvm_status move_buffer(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
+                              gvm_tier tier, gvm_device *peer)
 {
-    GVMI_UNCANCELLED;
-    gvm_buffer *buffer;
+    batch w = {.to = {.tier = (uint8_t)tier}};
+    gvmi_shortage shortage = {0};
     uint64_t first, end;
-    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+    gvm_status status = gvmi_buffer_hold(handle, &w.buffer);
 
     if (status != GVM_OK)
         return status;
-    status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
+    w.device = peer != NULL ? peer : w.buffer->device;
+    status = gvmi_buffer_chunk_range(w.buffer, offset_bytes, len_bytes, &first, &end);
     if (status == GVM_OK)
-        status = check_move(buffer, tier);
+        status = check_move(&w);
     if (status == GVM_OK) {
-        gvmi_shortage shortage = {0};
-
         do
-            status = move_range(buffer, first, end, tier);
+            status = move_range(&w, first, end);
         while (status == GVM_E_NOSPACE &&
-               gvmi_idle_retry(buffer->device, gvmi_chunks_bytes(buffer, first, end), &shortage));
+               gvmi_idle_retry(w.device, gvmi_chunks_bytes(w.buffer, first, end), &shortage));
     }
-    gvmi_buffer_drop(buffer);
+    gvmi_buffer_drop(w.buffer);
+    return status;
+}
+
+gvm_status gvm_buffer_move(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes, gvm_tier tier)
+{
+    GVMI_UNCANCELLED;
+
+    if (tier == GVM_TIER_PEER)
+        return gvm_error_set(GVM_E_INVALID, "the peer is not named: gvm_buffer_move_to_peer() does so");
+    if (tier != GVM_TIER_DEVICE && tier != GVM_TIER_HOST)
+        return gvm_error_set(GVM_E_INVALID, "tier %d is neither the device nor the host", (int)tier);
+    return move_buffer(buffer, offset_bytes, len_bytes, tier, NULL);
+}
+
+gvm_status gvm_buffer_move_to_peer(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
+                                   gvm_device *peer)
+{
+    GVMI_UNCANCELLED;
+    gvm_device *held;
+    gvm_status status = gvmi_device_hold(peer, &held);
+
+    if (status != GVM_OK)
+        return status;
+    status = move_buffer(buffer, offset_bytes, len_bytes, GVM_TIER_PEER, held);
+    gvmi_device_release(held);
     return status;
 }

@@ -112,11 +112,6 @@ gvm_status gvmi_buffer_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_
 
 /* ---- placing and vacating */
 
-static uint64_t *tier_bytes(gvm_buffer *buffer, uint8_t tier)
-{
-    return tier == GVM_TIER_DEVICE ? &buffer->device_bytes : &buffer->host_bytes;
-}
-
 void gvmi_buffer_place_locked(gvm_buffer *buffer, uint64_t index, gvm_tier tier,
                               CUmemGenericAllocationHandle handle, uint8_t flags)
 {
@@ -128,7 +123,7 @@ void gvmi_buffer_place_locked(gvm_buffer *buffer, uint64_t index, gvm_tier tier,
         .tier = (uint8_t)tier,
         .flags = (uint8_t)(flags | GVMI_CHUNK_UNMAPPED | GVMI_CHUNK_STALE | GVMI_CHUNK_FRESH),
     };
-    *tier_bytes(buffer, (uint8_t)tier) += gvmi_chunk_bytes(buffer, index);
+    *gvmi_buffer_count_of(buffer, chunk) += gvmi_chunk_bytes(buffer, index);
 }
 
 gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, uint64_t index, gvm_tier tier)
@@ -136,19 +131,21 @@ gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, uint64_t index,
     return (gvmi_chunk_spec){
         .bytes = gvmi_chunk_bytes(buffer, index),
         .owner = buffer->owner,
-        .tier = (uint8_t)tier,
+        .tier = tier == GVM_TIER_PEER ? GVM_TIER_DEVICE : (uint8_t)tier,
         .shareable = buffer->shareable,
     };
 }
 
-static void release_chunk(gvm_buffer *buffer, uint64_t index, gvmi_release how)
+void gvmi_buffer_release_chunk_locked(gvm_buffer *buffer, uint64_t index, gvmi_release how)
 {
     gvmi_chunk *chunk = &buffer->chunks[index];
     const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, index, (gvm_tier)chunk->tier);
+    gvm_device *device = chunk->tier == GVM_TIER_PEER ? buffer->peers[chunk->peer].device
+                                                      : buffer->device;
 
-    *tier_bytes(buffer, chunk->tier) -= spec.bytes;
-    gvmi_chunk_release(buffer->device, &spec,
-                       (chunk->flags & GVMI_CHUNK_SEEN) == 0 ? how : GVMI_RELEASE_NOW, chunk->handle);
+    *gvmi_buffer_count_of(buffer, chunk) -= spec.bytes;
+    gvmi_chunk_release(device, &spec, (chunk->flags & GVMI_CHUNK_SEEN) == 0 ? how : GVMI_RELEASE_NOW,
+                       chunk->handle);
     memset(chunk, 0, sizeof *chunk);
 }
 
@@ -176,7 +173,7 @@ gvm_status gvmi_buffer_vacate_as_locked(gvm_buffer *buffer, uint64_t first, uint
         }
         for (uint64_t j = i; j < run_end; j++)
             if (buffer->chunks[j].tier != GVM_TIER_ABSENT)
-                release_chunk(buffer, j, how);
+                gvmi_buffer_release_chunk_locked(buffer, j, how);
     }
     return GVM_OK;
 }
@@ -250,7 +247,7 @@ static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end
 
 gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier tier)
 {
-    const uint64_t before_bytes = buffer->device_bytes + buffer->host_bytes;
+    const uint64_t before_bytes = gvmi_buffer_committed_bytes(buffer);
     gvm_status status;
 
     GVM_ASSERT(gvmi_lock_held(GVMI_RANK_BUFFER));
@@ -262,7 +259,7 @@ gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t first, ui
     else
         gvmi_buffer_undo_fresh_locked(buffer, first, end);
     /* Also what a broken driver did not release. */
-    if (buffer->device_bytes + buffer->host_bytes != before_bytes)
+    if (gvmi_buffer_committed_bytes(buffer) != before_bytes)
         buffer->generation++;
     return status;
 }

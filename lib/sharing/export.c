@@ -83,7 +83,7 @@ static gvm_status export_chunk(const gvm_buffer *buffer, const gvmi_chunk *chunk
     share->chunks[share->count] = (gvmi_descriptor_chunk){
         .offset_bytes = offset_bytes,
         .stamp = chunk->flags & GVMI_CHUNK_SEEN ? chunk->stamp : buffer->generation,
-        .tier = chunk->tier,
+        .tier = chunk->tier == GVM_TIER_HOST ? GVM_TIER_HOST : GVM_TIER_DEVICE,
     };
     share->fds[share->count++] = fd;
     return GVM_OK;

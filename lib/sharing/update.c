@@ -134,10 +134,8 @@ static void make_chunk_absent(gvm_buffer *buffer, change *c)
 {
     gvmi_chunk *chunk = &buffer->chunks[c->chunk];
 
-    if (chunk->tier == GVM_TIER_HOST)
-        buffer->host_bytes -= gvmi_chunk_bytes(buffer, c->chunk);
-    else if (chunk->tier == GVM_TIER_DEVICE)
-        buffer->device_bytes -= gvmi_chunk_bytes(buffer, c->chunk);
+    if (chunk->tier != GVM_TIER_ABSENT)
+        *gvmi_buffer_count_of(buffer, chunk) -= gvmi_chunk_bytes(buffer, c->chunk);
     c->before = *chunk;
     memset(chunk, 0, sizeof *chunk);
 }

@@ -1,7 +1,7 @@
 """Memory of this process alone: a range of addresses, and what is behind it."""
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from . import _gvmem
 from ._array import Shape, dimensions, element, stream_number
@@ -9,7 +9,7 @@ from ._keeper import Info
 
 _TIERS = {"absent": _gvmem.TIER_ABSENT, "device": _gvmem.TIER_DEVICE, "host": _gvmem.TIER_HOST}
 ACCESS = {None: _gvmem.ACCESS_NONE, "read": _gvmem.ACCESS_READ, "write": _gvmem.ACCESS_READWRITE}
-_TIER_NAMES = {number: name for name, number in _TIERS.items()}
+_TIER_NAMES = {_gvmem.TIER_PEER: "peer"} | {number: name for name, number in _TIERS.items()}
 
 
 def look_up(table: dict[Any, int], name: Any, what: str) -> int:
@@ -129,13 +129,16 @@ class Buffer(Bytes):
         """
         self._handle.decommit(offset, self._rest(offset, size))
 
-    def move(self, tier: str, offset: int = 0, size: Optional[int] = None) -> None:
-        """Moves chunks to "device" or "host"; bytes and addresses stay, and so do arrays. Waits for work of this process on
-        the GPU; nothing may use the range meanwhile."""
-        self._handle.move(offset, self._rest(offset, size), look_up(_TIERS, tier, "tier"))
+    def move(self, tier: Union[str, int], offset: int = 0, size: Optional[int] = None) -> None:
+        """Moves chunks to "device", "host", or the memory of another GPU, by its number, which this one reads over the link between them;
+        bytes and addresses stay, and so do arrays. Waits for work of this process on the GPU; nothing may use the range meanwhile."""
+        if isinstance(tier, int):
+            self._handle.move_to_peer(offset, self._rest(offset, size), tier)
+        else:
+            self._handle.move(offset, self._rest(offset, size), look_up(_TIERS, tier, "tier"))
 
     def tier(self, offset: int = 0) -> str:
-        """Where the chunk at an offset is: "absent", "device" or "host"."""
+        """Where the chunk at an offset is: "absent", "device", "host" or "peer"."""
         number = self._handle.tier(offset)
         return _TIER_NAMES.get(number, str(number))
 
@@ -188,7 +191,7 @@ class Buffer(Bytes):
     def committed(self) -> int:
         """Bytes that have memory, now."""
         info = self._handle.info()
-        return info["device_bytes"] + info["host_bytes"]
+        return info["device_bytes"] + info["host_bytes"] + info["peer_bytes"]
 
     @property
     def sealed(self) -> bool:

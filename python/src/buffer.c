@@ -7,6 +7,7 @@ static const field fields[] = {
     FIELD(gvm_buffer_info, chunk_bytes, FIELD_U64),
     FIELD(gvm_buffer_info, device_bytes, FIELD_U64),
     FIELD(gvm_buffer_info, host_bytes, FIELD_U64),
+    FIELD(gvm_buffer_info, peer_bytes, FIELD_U64),
     FIELD(gvm_buffer_info, generation, FIELD_U64),
     FIELD(gvm_buffer_info, moved_bytes, FIELD_U64),
     FIELD(gvm_buffer_info, ordinal, FIELD_I32),
@@ -130,6 +131,33 @@ static PyObject *move(PyObject *self, PyObject *arguments)
     CHANGE_HANDLE(result, h, UINT64_MAX, UINT64_MAX, GVM_LEASE_READ, true,
                   gvm_buffer_move(h->of.buffer, offset_bytes, len_bytes, (gvm_tier)tier),
                   Py_NewRef(Py_None));
+    return result;
+}
+
+/* The buffer keeps the peer. */
+static gvm_status open_and_move(handle *h, uint64_t offset_bytes, uint64_t len_bytes, int32_t ordinal)
+{
+    gvm_device *peer;
+    gvm_status status = gvm_device_open(ordinal, &peer);
+
+    if (status == GVM_OK) {
+        status = gvm_buffer_move_to_peer(h->of.buffer, offset_bytes, len_bytes, peer);
+        gvm_device_close(peer);
+    }
+    return status;
+}
+
+static PyObject *move_to_peer(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    uint64_t offset_bytes, len_bytes;
+    PyObject *result;
+    int ordinal;
+
+    if (!PyArg_ParseTuple(arguments, "O&O&i", get_u64, &offset_bytes, get_u64, &len_bytes, &ordinal))
+        return NULL;
+    CHANGE_HANDLE(result, h, UINT64_MAX, UINT64_MAX, GVM_LEASE_READ, true,
+                  open_and_move(h, offset_bytes, len_bytes, ordinal), Py_NewRef(Py_None));
     return result;
 }
 
@@ -276,6 +304,7 @@ PyMethodDef buffer_methods[] = {
     {"decommit", decommit, METH_VARARGS, "decommit(offset, size)"},
     {"seal", seal, METH_NOARGS, NULL},
     {"move", move, METH_VARARGS, "move(offset, size, tier)"},
+    {"move_to_peer", move_to_peer, METH_VARARGS, "move_to_peer(offset, size, device)"},
     {"grant", grant, METH_VARARGS, "grant(device, access)"},
     {"copy_in", copy_in, METH_VARARGS, "copy_in(offset, bytes)"},
     {"copy_out", copy_out, METH_VARARGS, "copy_out(buffer, offset)"},

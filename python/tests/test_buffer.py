@@ -148,7 +148,7 @@ def test_array_of_nonsense_is_refused(buffer, arguments):
 
 @pytest.mark.parametrize("call", [
     lambda b: b.commit(0, 0), lambda b: b.commit(16 * MIB, 1), lambda b: b.commit(-1, 1), lambda b: b.commit(0, 2**64), lambda b: b.decommit(1, 2**64 - 1),
-    lambda b: b.decommit(0, -1), lambda b: b.move("moon"), lambda b: b.move([]), lambda b: b.move("host", 0, 17 * MIB), lambda b: b.move("absent"), lambda b: b.tier(16 * MIB),
+    lambda b: b.decommit(0, -1), lambda b: b.move("moon"), lambda b: b.move(0), lambda b: b.move(9), lambda b: b.move([]), lambda b: b.move("host", 0, 17 * MIB), lambda b: b.move("absent"), lambda b: b.tier(16 * MIB),
     lambda b: b.tier("x"), lambda b: b.copy_in(b"x", 16 * MIB), lambda b: b.copy_in(5), lambda b: b.copy_in("text"), lambda b: b.copy_in(b"x", -1),
     lambda b: b.copy_out(-1), lambda b: b.copy_out(1, 16 * MIB), lambda b: b.copy_out(2**63), lambda b: b.copy_out(into=b"readonly"),
     lambda b: b.fill(b"xyz"), lambda b: b.fill(b""), lambda b: b.fill(7), lambda b: b.fill(b"abcd", 2, 4), lambda b: b.copy_from(b"x"),
@@ -214,9 +214,11 @@ def test_buffer_moved_is_the_same(buffer):
     a = buffer.array("u4", 100)
     array = numpy.asarray(a)
     array[:] = numpy.arange(100)
-    for tier in ("host", "device"):
+    for tier, name in (("host", "host"), (1, "peer"), ("host", "host"), (1, "peer"), ("device", "device")):
+        committed = buffer.committed
         buffer.move(tier)
-        assert buffer.tier() == tier and array.sum() == 4950 and buffer.info().moved_bytes > 0
+        assert buffer.tier() == name and array.sum() == 4950 and buffer.info().moved_bytes > 0
+        assert buffer.committed == committed and buffer.info().peer_bytes == (committed if name == "peer" else 0)
     assert numpy.asarray(a).ctypes.data == buffer.address
 
 

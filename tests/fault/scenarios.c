@@ -316,6 +316,16 @@ static bool shows_move_in(fixture *w)
     return all_in(w, GVM_TIER_DEVICE);
 }
 
+static gvm_status run_move_to_peer(fixture *w)
+{
+    return gvm_buffer_move_to_peer(w->buffer, 0, CHUNKS * CHUNK, w->peer);
+}
+
+static bool shows_move_to_peer(fixture *w)
+{
+    return all_in(w, GVM_TIER_PEER);
+}
+
 static gvm_status run_buffer_grant(fixture *w)
 {
     return gvm_buffer_grant(w->buffer, w->peer, GVM_ACCESS_READWRITE);
@@ -732,6 +742,7 @@ const scenario scenarios[] = {
     {"buffer_seal", NEEDS_BUFFER, OBJECT | LIMIT, run_buffer_seal, shows_buffer_seal},
     {"buffer_move to the host", NEEDS_BUFFER | LEAVES_PARTLY_MOVED, OBJECT | SPACE | LIMIT | ADDRESS, run_move_out, shows_move_out},
     {"buffer_move to the device", NEEDS_BUFFER | NEEDS_HOSTED | LEAVES_PARTLY_MOVED, OBJECT | SPACE | LIMIT | ADDRESS, run_move_in, shows_move_in},
+    {"buffer_move_to_peer", NEEDS_BUFFER | NEEDS_PEER | LEAVES_PARTLY_MOVED, OBJECT | SPACE | LIMIT | ADDRESS | NOTSUP, run_move_to_peer, shows_move_to_peer},
     {"buffer_grant", NEEDS_BUFFER | NEEDS_PEER, OBJECT | NOTSUP | LIMIT, run_buffer_grant, shows_buffer_grant},
     {"buffer_copy_in", NEEDS_TARGET, OBJECT | SPACE, run_copy_in, shows_copy_in},
     {"buffer_copy_in_async", NEEDS_TARGET, OBJECT | SPACE, run_copy_in_async, shows_copy_in},

@@ -279,7 +279,7 @@ bool generation_moved(model *m, item *it, bool changed)
 static bool compare_info(model *m, item *it)
 {
     gvm_buffer_info info = {.struct_size = sizeof info};
-    uint64_t bytes[3] = {0};
+    uint64_t bytes[4] = {0};
 
     if (!judged(m, "gvm_buffer_get_info", gvm_buffer_get_info(it->buffer, &info), 0, 0))
         return false;
@@ -297,11 +297,13 @@ static bool compare_info(model *m, item *it)
     if (gvmi_address(info.address) != it->address ||
         gvmi_address(gvm_buffer_address(it->buffer)) != it->address)
         return wrong(m, "the address has changed");
-    if (info.device_bytes != bytes[GVM_TIER_DEVICE] || info.host_bytes != bytes[GVM_TIER_HOST])
+    if (info.device_bytes != bytes[GVM_TIER_DEVICE] || info.host_bytes != bytes[GVM_TIER_HOST] ||
+        info.peer_bytes != bytes[GVM_TIER_PEER])
         return wrong(
-            m, "%llu bytes are said to be on the device and %llu on the host, not %llu and %llu",
+            m, "%llu, %llu and %llu bytes are said to be on the device, the host and a peer, not %llu, %llu and %llu",
             (unsigned long long)info.device_bytes, (unsigned long long)info.host_bytes,
-            (unsigned long long)bytes[GVM_TIER_DEVICE], (unsigned long long)bytes[GVM_TIER_HOST]);
+            (unsigned long long)info.peer_bytes, (unsigned long long)bytes[GVM_TIER_DEVICE],
+            (unsigned long long)bytes[GVM_TIER_HOST], (unsigned long long)bytes[GVM_TIER_PEER]);
     if (info.sealed != it->sealed || info.access != it->access ||
         info.imported != (it->kind == ITEM_IMPORT) || info.reserve_bytes != reserve_bytes(it) ||
         info.generation != it->generation)

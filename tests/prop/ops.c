@@ -317,9 +317,13 @@ static bool follow_move(model *m, item *it, uint64_t first, uint64_t end, gvm_ti
 static bool do_move(model *m, const model_op *op)
 {
     item *it = pick_item(m, op->item, ITEM_NONE);
-    gvm_tier tier = op->flavour >= 250 ? (gvm_tier)(op->flavour % 2 * 3)
-                    : op->flavour % 2  ? GVM_TIER_HOST
-                                       : GVM_TIER_DEVICE;
+    const bool to_peer = op->flavour % 4 == 3 && m->device_count == 2;
+    const bool bad = op->flavour >= 250;
+    gvm_tier tier = to_peer           ? GVM_TIER_PEER
+                    : bad             ? (gvm_tier)(op->flavour % 2 * 3)
+                    : op->flavour % 2 ? GVM_TIER_HOST
+                                      : GVM_TIER_DEVICE;
+    int device;
     uint64_t offset, len, must, may = 0, first = 0, end = 0;
     bool changed = false;
     gvm_status status;
@@ -328,20 +332,24 @@ static bool do_move(model *m, const model_op *op)
         return true;
     op_range(it, op, &offset, &len);
     must = range_errors(it, offset, len) | (it->kind == ITEM_IMPORT ? ONE_OF(GVM_E_IMPORTED) : 0);
-    if (tier != GVM_TIER_DEVICE && tier != GVM_TIER_HOST)
+    device = to_peer && !bad ? 1 - it->device : it->device;
+    if (bad)
         must |= ONE_OF(GVM_E_INVALID);
     if (must == 0) {
         uint64_t moving = 0;
 
         chunk_range(it, offset, len, &first, &end);
         for (uint64_t i = first; i < end; i++)
-            moving += it->cells[i].tier == GVM_TIER_HOST ? chunk_len(it, i) : 0;
+            moving += it->cells[i].tier != GVM_TIER_ABSENT && it->cells[i].tier != tier
+                          ? chunk_len(it, i)
+                          : 0;
         if (tier == GVM_TIER_HOST)
             may = ONE_OF(GVM_E_NOMEM);
-        else if (!space_verdict(m, it->device, moving, &must, &may))
+        else if (!space_verdict(m, device, moving, &must, &may))
             return false;
     }
-    status = gvm_buffer_move(it->buffer, offset, len, tier);
+    status = to_peer ? gvm_buffer_move_to_peer(it->buffer, offset, len, m->devices[device])
+                     : gvm_buffer_move(it->buffer, offset, len, tier);
     if (!judged(m, "gvm_buffer_move", status, must, may))
         return false;
     if (status != GVM_OK && (must & ~ONE_OF(GVM_E_NOSPACE)) != 0)

@@ -111,8 +111,11 @@ static bool do_export(model *m, const model_op *op)
         .owner_chunk_count = it->chunk_count,
     };
     memcpy(s->starts, it->starts, sizeof s->starts);
-    for (uint64_t i = first; i < end; i++)
+    for (uint64_t i = first; i < end; i++) {
         s->cells[i - first] = share_cell(&it->cells[i]);
+        if (it->cells[i].tier == GVM_TIER_PEER)
+            s->cells[i - first].tier = GVM_TIER_DEVICE;
+    }
     return compare_share(m, s);
 }
 
