@@ -8,6 +8,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/stratnum.h"
 #include "access/transam.h"
 #include "nodes/makefuncs.h"
@@ -24,6 +26,8 @@
 #include "postgres/query_compile.h"
 #include "postgres/query_join.h"
 #include "postgres/query_path.h"
+#include "postgres/query_refused.h"
+#include "postgres/query_run.h"
 #include "postgres/query_scan.h"
 #include "postgres/settings.h"
 
@@ -302,6 +306,33 @@ probes_of_build(const RelOptInfo *inner)
 	return inner->tuples * READ_PROBES + inner->rows * ENTER_PROBES;
 }
 
+/* As query/hash.c has it: two slots for each row that is entered, and a number for each one there is. */
+static double
+hash_bytes_of(const gstore_query_join *join, const RelOptInfo *inner)
+{
+	const ListCell *cell;
+	int				words = 0;
+
+	foreach(cell, join->keys)
+		words += words_of_key(lfirst_node(OpExpr, cell));
+	return inner->rows * 2 * sizeof(uint64) * (1 + Max(words, 1)) +
+		Max(inner->tuples, 0) * sizeof(uint32);
+}
+
+/* Within the role's limit, as far as that can be said before. */
+static bool
+has_memory(const gstore_join_plan *plan)
+{
+	const uint64 most = gstore_join_memory();
+
+	if (plan->hash_bytes <= (double) most)
+		return true;
+	gstore_report_reason(psprintf(
+		"hash tables of a join would have %.0f MB, and gstore_fdw.gpu_join_memory allows %llu MB",
+		ceil(plan->hash_bytes / 1048576), (unsigned long long) most >> 20));
+	return false;
+}
+
 Cost
 gstore_join_builds(PlannerInfo *root, const gstore_join_plan *plan, bool own)
 {
@@ -351,7 +382,8 @@ gstore_join_extend(PlannerInfo *root, const gstore_join_plan *before, RelOptInfo
 	matches = join->keys == NIL ? outer->rows * inner->rows : joined->rows;
 	if (matches > outer->rows)
 		plan->probes += matches * Max(1, ROWS_AT_WORK / clamp_row_est(count_outer(root, plan)));
-	return plan;
+	plan->hash_bytes += hash_bytes_of(join, inner);
+	return has_memory(plan) ? plan : NULL;
 }
 
 bool

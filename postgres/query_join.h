@@ -34,7 +34,8 @@ typedef struct gstore_join_plan
 	List  *filters; /* of its rows */
 	List  *joins;	/* of gstore_query_join */
 	Relids tables;
-	double probes; /* what it costs beside the outer table's rows, in probes of a hash table */
+	double probes;	   /* what it costs beside the outer table's rows, in probes of a hash table */
+	double hash_bytes; /* of its hash tables */
 	/* Of a joined relation: the cheapest path without joins on the GPU that is known; NULL: there is none. */
 	Path *local;
 	/*

@@ -78,19 +78,25 @@ reason_of(const gstore_emitter *e)
 }
 
 void
-gstore_report_refused(const gstore_emitter *e)
+gstore_report_reason(const char *reason)
 {
 	static uint32	   last;
 	static TimestampTz last_at;
-	char			  *reason;
 	uint32			   hash;
 
-	if (!message_level_is_interesting(DEBUG1) || (reason = reason_of(e)) == NULL)
-		return;
 	hash = string_hash(reason, strlen(reason) + 1);
 	if (hash == last && last_at == GetCurrentStatementStartTimestamp())
 		return;
 	last = hash;
 	last_at = GetCurrentStatementStartTimestamp();
 	ereport(DEBUG1, (errmsg_internal("not for the GPU: %s", reason)));
+}
+
+void
+gstore_report_refused(const gstore_emitter *e)
+{
+	const char *reason = message_level_is_interesting(DEBUG1) ? reason_of(e) : NULL;
+
+	if (reason != NULL)
+		gstore_report_reason(reason);
 }

@@ -1,5 +1,5 @@
 /*
- * postgres/query_refused.h - why a query is not for the GPU, in words: what of it has no instructions there.
+ * postgres/query_refused.h - why a query is not for the GPU, in words: what of it has no instructions there, or no memory.
  * Messages of DEBUG1, while a query is planned.
  */
 #ifndef GSTORE_QUERY_REFUSED_H
@@ -18,7 +18,9 @@
 extern void gstore_note_refused(gstore_emitter *emitter, Node *node);
 /* Returns false. as: why, behind the node's description; NULL: it has no instructions. */
 extern bool gstore_refuse(gstore_emitter *emitter, Node *node, const char *as);
-/* What was not compiled, by the emitter's `refused`. The same is not said twice in one statement. */
+/* The same is not said twice in one statement. */
+extern void gstore_report_reason(const char *reason);
+/* What was not compiled, by the emitter's `refused`. */
 extern void gstore_report_refused(const gstore_emitter *emitter);
 
 #endif

@@ -19,7 +19,7 @@ struct compiled_query
 	bool				  done; /* it is */
 	gquery_program		  program;
 	uint64				  met; /* of gstore_run, when it was compiled */
-	uint64				  scratch_bytes_max;
+	uint64				  scratch_bytes_max, hash_bytes_max;
 	int					  record_words;
 	const gquery_program *builds; /* of inner tables */
 	int					  build_count;
@@ -225,6 +225,7 @@ fill_window(gquery_window *window, const table_rows *tables, const gstore_reques
 	memcpy(window->texts, query->texts, sizeof window->texts);
 	window->program = query->program;
 	window->scratch_bytes_max = query->scratch_bytes_max;
+	window->hash_bytes_max = query->hash_bytes_max;
 	window->list_max = request->list_max;
 	window->first_row = request->first_row;
 	window->slice_rows = request->slice_rows;
@@ -237,6 +238,24 @@ fill_window(gquery_window *window, const table_rows *tables, const gstore_reques
 	window->nearest = request->nearest;
 	if (request->after != NULL)
 		memcpy(window->after, request->after, sizeof(int64) * (Size) request->after_words);
+}
+
+/* ---- memory */
+
+uint64
+gstore_join_memory(void)
+{
+	uint64 bytes = PG_UINT64_MAX;
+
+	if (gstore_gpu_join_memory_mb >= 0)
+		return (uint64) gstore_gpu_join_memory_mb * 1024 * 1024;
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	for (uint32 i = 0; i < gstore->report.device_count; i++)
+		bytes = Min(bytes, gstore->report.devices[i].budget_bytes);
+	if (gstore->report.device_count > 0)
+		bytes = (bytes + gstore->report.host_budget_bytes) / 2;
+	LWLockRelease(gstore->lock);
+	return bytes;
 }
 
 /* ---- a run */
@@ -443,6 +462,7 @@ create_query(gstore_run *run)
 	run->query = palloc(sizeof *run->query);
 	run->query->done = false;
 	run->query->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
+	run->query->hash_bytes_max = gstore_join_memory();
 }
 
 gstore_start

@@ -88,6 +88,9 @@ extern gstore_start gstore_run_start(gstore_run *run, const gstore_request *requ
  */
 extern bool gstore_run_begin(gstore_run *run, const gstore_request *request);
 
+/* Bytes that hash tables of the session's role may have on a GPU and on the host, by gstore_fdw.gpu_join_memory. */
+extern uint64 gstore_join_memory(void);
+
 /* A request that is not made, of such a kind, is counted. why: literal. False. */
 extern bool gstore_run_refuse(gstore_run *run, const gstore_compiled *compiled, const char *why);
 

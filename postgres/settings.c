@@ -32,6 +32,7 @@ bool   gstore_gpu_search = true;
 double gstore_gpu_startup_cost = 150;
 double gstore_gpu_instruction_cost = -1;
 int	   gstore_gpu_query_memory_mb = 1024;
+int	   gstore_gpu_join_memory_mb = -1;
 
 static const struct config_enum_entry reader_groups[] = {{"owner", GSTORE_READERS_OWNER, false},
 														 {"group", GSTORE_READERS_GROUP, false},
@@ -79,6 +80,11 @@ define_query_settings(void)
 							"Device memory that a query on the GPU may have for its results.",
 							"What needs more runs without the GPU.", &gstore_gpu_query_memory_mb,
 							1024, 1, INT_MAX, PGC_USERSET, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"gstore_fdw.gpu_join_memory",
+		"Memory that hash tables of a role's joins may have, of each GPU and of the host together.",
+		"-1: half of what the GPU memory keeper has. What needs more runs without the GPU.",
+		&gstore_gpu_join_memory_mb, -1, -1, INT_MAX, PGC_SUSET, GUC_UNIT_MB, NULL, NULL, NULL);
 }
 
 void

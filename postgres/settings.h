@@ -42,6 +42,7 @@ extern bool	  gstore_gpu_search;
 extern double gstore_gpu_startup_cost;
 extern double gstore_gpu_instruction_cost; /* of a row; -1: by the device */
 extern int	  gstore_gpu_query_memory_mb;
+extern int	  gstore_gpu_join_memory_mb; /* of a role; -1: gstore_join_memory() chooses */
 
 /* Defines them; at server start. */
 extern void gstore_settings_init(void);

@@ -383,14 +383,6 @@ static void end_turn(uint32_t role)
     give_turns();
 }
 
-/* What the backend has returned of it already, the local plan would return again. */
-static bool goes_on(const gquery_connection *c)
-{
-    const gquery_window *w = c->whole != NULL ? &c->whole->query : &c->query;
-
-    return w->first_row > 0 || w->continued != 0;
-}
-
 /* The lock is held, but while it waits.
  *
  * GVM_E_PEER     the connection is closed
@@ -425,8 +417,8 @@ static void set_owner(gquery_lane *lane, gquery_connection *owner)
 
 gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out)
 {
-    const int64_t until_ns = goes_on(c) ? INT64_MAX
-                                        : gquery_now_ns() + TURN_WAIT_MS * INT64_C(1000000);
+    const int64_t until_ns = gquery_goes_on(c) ? INT64_MAX
+                                               : gquery_now_ns() + TURN_WAIT_MS * INT64_C(1000000);
     waiter self = {.role = role_of(c)};
     gquery_lane *lane = NULL;
     gvm_status status;

@@ -83,6 +83,14 @@ static inline void gquery_await_other(gquery_connection *c)
     atomic_store(c->whole != NULL ? &c->whole->moved_ns : &c->moved_ns, 0);
 }
 
+/* What the backend has returned of the query already, the local plan would return again. */
+static inline bool gquery_goes_on(const gquery_connection *c)
+{
+    const gquery_window *w = c->whole != NULL ? &c->whole->query : &c->query;
+
+    return w->first_row > 0 || w->continued != 0;
+}
+
 void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate,
                    const char *format, ...) GVM_PRINTF(4, 5);
 /* For a failed call of the library, the thread's latest: GQUERY_NO_ROOM or GQUERY_FAULT where a local plan may do

@@ -2,6 +2,7 @@
  * to the device's budget and may be larger, and is used by all queries that need the same one.
  *
  * One query builds it, and others that need it wait until it is ready or has failed. It is kept for a while without a user.
+ * Its bytes are charged to the role of the session that builds it, whoever uses it, until it is given up.
  *
  * Threads: any thread may call anything.
  * Ownership: gquery_hash_find() and gquery_hash_add() make their caller a user, until gquery_hash_release().
@@ -31,6 +32,9 @@ typedef struct gquery_hashed {
     /* hash.c's: */
     struct gquery_hashed *next;
     gquery_hash_key key; /* its program is its own */
+    uint32_t role;       /* whose session builds it */
+    uint64_t bytes;      /* that are charged to the role */
+    bool shared;         /* others find it */
     bool ready;
     uint32_t users;
     int64_t used_ns;
@@ -52,9 +56,19 @@ gquery_hash_found gquery_hash_find(const gquery_hash_key *key, int wait_ms, gque
 
 /* The same without a wait, and not ABSENT: TO_BUILD, with the caller as its user, or NO_MEMORY. Others wait for it from then
  * on, so the caller has all that it waits for itself: a lane and leases. */
-gquery_hash_found gquery_hash_add(const gquery_hash_key *key, gquery_hashed **out);
+gquery_hash_found gquery_hash_add(const gquery_hash_key *key, uint32_t role, gquery_hashed **out);
 
-/* Memory on the device for `slots` slots and, behind them, `next`; all is 0.
+/* What `slots` slots and, behind them, `next` take. */
+uint64_t gquery_hash_size(const gquery_hashed *hashed, uint64_t slots);
+
+/* Charges them to the role. Where it would have more than bytes_max then, those of its hash tables go first that nobody uses.
+ * False: it still would; nothing was charged, and none has gone if that could not have helped. */
+bool gquery_hash_charge(gquery_hashed *hashed, uint64_t slots, uint64_t bytes_max);
+
+/* Waits until one has no user any more, or was given up. */
+void gquery_hash_await(int wait_ms);
+
+/* Memory on the device for them; all is 0.
  *
  * The errors of gvm_object_create() */
 gvm_status gquery_hash_create(gquery_hashed *hashed, int32_t device, uint64_t slots);

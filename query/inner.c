@@ -20,7 +20,8 @@ typedef struct gquery_inner {
     gquery_connection c; /* the query's, with this table alone */
     gquery_query part;
     gquery_hashed *hashed; /* NULL: there is none yet */
-    gvm_lease lease;       /* mode 0: none */
+    uint64_t lacking; /* bytes for one, that the role's limit does not leave; 0: that was not so */
+    gvm_lease lease;  /* mode 0: none */
 } gquery_inner;
 
 /* ---- the window */
@@ -144,19 +145,35 @@ static bool enter_rows(gquery_query *part, gquery_hashed *h)
                           "cannot seal a hash table");
 }
 
-static bool count_and_enter(gquery_query *part, gquery_hashed *h)
+/* Within the role's limit. */
+static bool make_table(const gquery_query *q, gquery_inner *inner, uint64_t slots)
 {
+    const uint64_t most = q->c->query.hash_bytes_max;
+
+    if (!gquery_hash_charge(inner->hashed, slots, most)) {
+        inner->lacking = gquery_hash_size(inner->hashed, slots);
+        gquery_answer(q->answer, GQUERY_NO_ROOM, "53200",
+                      "hash tables of the role's joins would exceed their limit of %llu bytes",
+                      (unsigned long long)most);
+        return false;
+    }
+    gquery_await_other(inner->part.c);
+    return gquery_succeed(&inner->part,
+                          gquery_hash_create(inner->hashed, q->device->info.ordinal, slots),
+                          "cannot make a hash table");
+}
+
+static bool count_and_enter(const gquery_query *q, gquery_inner *inner)
+{
+    gquery_query *part = &inner->part;
+    gquery_hashed *h = inner->hashed;
     gquery_build build = {.rows = 0};
 
     if (!gquery_run_build(part, &build))
         return false;
     h->keys = part->shape.keys;
     h->rows = build.rows;
-    gquery_await_other(part->c);
-    return h->rows == 0 ||
-           (gquery_succeed(part, gquery_hash_create(h, part->device->info.ordinal, SLOTS_EACH * h->rows),
-                           "cannot make a hash table") &&
-            enter_rows(part, h));
+    return h->rows == 0 || (make_table(q, inner, SLOTS_EACH * h->rows) && enter_rows(part, h));
 }
 
 static void add_cost(gquery_query *q, const gquery_query *part)
@@ -171,13 +188,13 @@ static void add_cost(gquery_query *q, const gquery_query *part)
 static bool add_table(gquery_query *q, gquery_inner *inner, const gquery_hash_key *key)
 {
     gquery_query *part = &inner->part;
-    const gquery_hash_found found = gquery_hash_add(key, &inner->hashed);
+    const gquery_hash_found found = gquery_hash_add(key, q->c->query.role, &inner->hashed);
     bool done = found != GQUERY_HASH_NO_MEMORY;
 
     if (found == GQUERY_HASH_NO_MEMORY)
         gquery_answer(q->answer, GQUERY_NO_ROOM, "53200", "out of host memory for a hash table");
     if (found == GQUERY_HASH_TO_BUILD) {
-        done = key->rows == 0 || count_and_enter(part, inner->hashed);
+        done = key->rows == 0 || count_and_enter(q, inner);
         add_cost(q, part);
         if (done)
             gquery_hash_ready(inner->hashed);
@@ -281,7 +298,7 @@ static void set_sources(gquery_query *q, gquery_inner *inner, uint32_t t)
 
 /* ---- the whole */
 
-bool gquery_inner_open(gquery_query *q)
+static bool open_all(gquery_query *q)
 {
     q->matches = q->matches_most = 1;
     for (uint32_t t = 0; t < q->shape.joins; t++) {
@@ -293,6 +310,37 @@ bool gquery_inner_open(gquery_query *q)
         if (h->repeated > 0)
             q->matches *= (double)h->rows / (double)(h->rows - h->repeated);
         q->matches_most *= (double)h->repeated + 1;
+    }
+    return true;
+}
+
+/* Whether what others of the role use is all that leaves no room for a hash table. */
+static bool is_crowded_out(const gquery_query *q)
+{
+    const gquery_window *w = &q->c->query;
+    uint64_t lacking = 0, own = 0;
+
+    for (uint32_t t = 0; t < q->shape.joins; t++) {
+        const gquery_hashed *h = q->inner[t]->hashed;
+
+        lacking += q->inner[t]->lacking;
+        own += h != NULL && h->role == w->role ? h->bytes : 0;
+    }
+    return lacking > 0 && own + lacking <= w->hash_bytes_max;
+}
+
+/* A query of which rows were returned waits for room: it cannot be done otherwise any more. Meanwhile it has no hash table, so of two that
+ * wait one goes on. */
+bool gquery_inner_open(gquery_query *q)
+{
+    while (!open_all(q)) {
+        if (!gquery_goes_on(q->c) || !is_crowded_out(q))
+            return false;
+        gquery_inner_close(q);
+        gquery_hash_await(WAIT_MS);
+        if (gquery_is_closed(q->c) || !gquery_inner_check(q))
+            return false;
+        q->answer->verb = GQUERY_DONE;
     }
     return true;
 }

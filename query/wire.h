@@ -10,7 +10,7 @@
 #include "query/search.h"
 
 #define GQUERY_MAGIC 0x79717267u
-#define GQUERY_VERSION 1u
+#define GQUERY_VERSION 2u
 #define GQUERY_NEAREST_MAX 4096u /* queries at a time */
 #define GQUERY_TOKEN_BYTES 512
 #define GQUERY_TEXT_BYTES 1024
@@ -102,6 +102,7 @@ typedef struct gquery_window {
     uint32_t distance_count;
     gquery_wanted_distance distances[GQUERY_DISTANCES_MAX];
     uint64_t scratch_bytes_max; /* of device memory, for this query */
+    uint64_t hash_bytes_max; /* of hash tables, for all that sessions of the role have had built */
     /* Of GQUERY_EMIT: so many of the first entries are wanted, of those after `after`. Of a table 2^20 at most. */
     uint64_t list_max;
     uint32_t continued;

@@ -66,7 +66,7 @@ WantedText = layout("WantedText", key=U32, column=U32)
 Window = layout(
     "Window", magic=U32, version=U32, used=U64, begun=U32, role=U32, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], batched=U32, batch=Span, program=Program,
     builds=Span * (N["GQUERY_TABLES_MAX"] - 1), distance_count=U32,
-    distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + N["GQUERY_TABLES_MAX"]),
+    distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, hash_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + N["GQUERY_TABLES_MAX"]),
     gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"], gather_vectors=U32, stage_count=U32, stages=Span * N["GQUERY_STAGES_MAX"],
     first_row=U64, slice_rows=U64, text_count=U32, texts=WantedText * N["GQUERY_KEYS_MAX"],
     record_count=U64, text_words=U32 * N["GQUERY_KEYS_MAX"], record_words=U32, more=U32, gathered=U32, records=Span, next_row=U64, next_slice_rows=U64, cost=Cost,
@@ -176,11 +176,11 @@ class Client:
         self.socket.close()
         os.close(self.memory)
 
-    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), nearest=0, gather_max=0, gather=(), vectors=False, stages=(), texts=(), role=0):
+    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, hashes=1 << 40, dead=b"", entries=0, after=None, distances=(), nearest=0, gather_max=0, gather=(), vectors=False, stages=(), texts=(), role=0):
         """columns: attribute, type, form, and a bias, if it has one; after: an entry; distances: (Distance, its query); nearest: queries of the only distance, one behind the other; gather: columns' places; vectors: are gathered, too; stages: (a program, numbers of the words that are its columns); texts: (key, column)."""
         w = self.window
         ctypes.memset(ctypes.byref(w), 0, ctypes.sizeof(w))
-        w.magic, w.version, w.role, w.table_count, w.scratch_bytes_max = MAGIC, N["GQUERY_VERSION"], role, 1, scratch
+        w.magic, w.version, w.role, w.table_count, w.scratch_bytes_max, w.hash_bytes_max = MAGIC, N["GQUERY_VERSION"], role, 1, scratch, hashes
         w.tables[0].token, w.tables[0].rows = token.encode(), rows
         at = (ctypes.sizeof(Window) + 63) // 64 * 64
         self.map[at : at + len(dead)] = dead

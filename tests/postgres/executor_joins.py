@@ -9,6 +9,7 @@ import ctypes
 import os
 import select
 import signal
+import socket
 import sys
 import time
 
@@ -110,7 +111,7 @@ class Large:
         session.close()
 
 
-@group("gstore_fdw.device_memory=64MB", "gstore_fdw.host_memory=16MB")
+@group("gstore_fdw.device_memory=64MB", "gstore_fdw.host_memory=16MB", "gstore_fdw.gpu_join_memory=1GB")
 class NoRoom:
     def hash_table_that_has_no_room_anywhere_leaves_the_join_to_the_local_plan(self, server):
         make(server, 3000, 2500000)
@@ -125,6 +126,90 @@ class NoRoom:
         expect(session.sql(JOIN), right, "the result")
         expect_on_gpu(session)
         session.close()
+
+
+@group()
+class Limit:
+    ROWS = 5000  # k is id % 1000, so that a key has five; those with 0 have NULL
+    MATCHES = 5
+    KEYS = ROWS - MATCHES
+    HASH = KEYS * 2 * 2 * 8 + ROWS * 4  # bytes
+
+    def _ask(self, client, token, role, hashes, first=0):
+        """For joined rows, from an outer row on."""
+        write_rows(client, token, self.ROWS)
+        w = client.window
+        w.role, w.hash_bytes_max, w.first_row = role, hashes, first
+        client.send("RUN")
+
+    def _beside_a_long_query(self, check):
+        """Its role is 1, and its hash tables leave no room for another one within the limit. The software GPU has SMs for others beside it. On a busy machine it may end before what is done meanwhile, which is done again then."""
+        limit = 3 * self.HASH - 1
+        with other_server(GVMEM_DRIVER="soft", GVMEM_SOFTGPU=f"devices=1,sms=20,instance=limit.{os.getpid()}") as server:
+            token = fill(server, self.ROWS)
+            for _ in range(5):
+                with Client(server) as long, Client(server) as mine:
+                    write_product(long, token, self.ROWS, "count(*)")
+                    long.window.role = 1
+                    long.send("RUN")
+
+                    def runs():
+                        return not select.select([long.socket], [], [], 0)[0]
+
+                    def has_no_room():
+                        self._ask(mine, token, 1, limit)
+                        return mine.receive().verb == N["GQUERY_NO_ROOM"] or not runs()
+
+                    wait_until("the long query has its hash tables", has_no_room)
+                    if check(server, token, limit, long, runs):
+                        return
+        raise Failed("the long query has always ended before what was done beside it")
+
+    def hash_tables_count_to_the_role_whose_query_builds_them(self, server):
+        token = fill(server, self.ROWS)
+        with Client(server) as client:
+            self._ask(client, token, 1, self.HASH - 1)
+            expect_verb(client.receive(), "NO_ROOM", "53200")
+            self._ask(client, token, 1, self.HASH)
+            expect(len(client.finish(client.receive())), self.KEYS * self.MATCHES, "joined rows")
+
+        def check(server, token, limit, _, runs):
+            with Client(server) as client:
+                self._ask(client, token, 2, limit)
+                answer, ran = client.receive(), runs()
+                expect(len(client.finish(answer)), self.KEYS * self.MATCHES, "another role's joined rows")
+                return ran
+
+        self._beside_a_long_query(check)
+
+    def query_of_which_rows_were_returned_waits_for_room(self, _):
+        def check(server, token, limit, long, runs):
+            with Client(server) as client:
+                self._ask(client, token, 1, self.HASH - 1, first=1)  # it never has so much
+                expect_verb(client.receive(), "NO_ROOM", "53200")
+                self._ask(client, token, 1, limit, first=1)
+                time.sleep(0.5)
+                answered, ran = select.select([client.socket], [], [], 0)[0], runs()
+                if ran:
+                    expect(answered, [], "answers before the end of the long query")
+                long.socket.shutdown(socket.SHUT_RDWR)
+                expect(len(client.finish(client.receive())), (self.KEYS - 1) * self.MATCHES, "joined rows")
+                return ran
+
+        self._beside_a_long_query(check)
+
+    def query_that_waits_for_room_ends_with_its_backend(self, _):
+        def check(server, token, limit, _, runs):
+            pid = executor_pid(server)
+            before = descriptors(pid)
+            with Client(server) as client:
+                self._ask(client, token, 1, limit, first=1)
+                wait_until("it is there", lambda: len(descriptors(pid)) > len(before))
+                time.sleep(0.2)
+            wait_until("it has ended", lambda: len(descriptors(pid)) <= len(before))
+            return runs()
+
+        self._beside_a_long_query(check)
 
 
 @group()
@@ -176,6 +261,25 @@ def write_join(client, token, rows, kind="GQUERY_JOIN_INNER", column=ID):
     client.write(token, rows, (code, 3), columns=(column, column))
     client.window.program.columns[1].table = 1
     return write_inner(client, token, rows, column)
+
+
+# What becomes of the rows of a product: they are counted; a condition leaves out all of them; they are looked for among those of the last table, and none is one.
+ENDS = {
+    "count(*)": [op("PROBE", 2, 1), aggregate(0, "COUNT_ROWS")],
+    "rows": [op("PROBE", 2, 1), op("CONSTANT"), op("FILTER"), op("APPEND")],
+    "rows with matches": [op("PROBE", 2, 1, SEMI_IF), op("CONSTANT"), op("MATCH", 2, 0, SEMI_IF), op("APPEND")],
+}
+
+
+def write_product(client, token, rows, end):
+    """ft three times over: of 5000 rows 125 billion, of which a launch has some at least."""
+    at = write_join(client, token, rows, column=K)
+    w = client.window
+    w.table_count, w.tables[2], w.builds[2 - 1] = 3, w.tables[1], w.builds[0]
+    w.gather_count = int(end != "count(*)")
+    code = [op("CONSTANT"), op("PROBE", 1, 1), op("CONSTANT"), *ENDS[end]]
+    write_program(w.program, (code, 1 - w.gather_count), [Column(0, K[0] + 1, K[1], N[K[2]], 0)])
+    client.map[at + Program.code.offset : at + Program.code.offset + 16] = bytes(op("CONSTANT"))
 
 
 # ---- joined rows, run by run
@@ -355,31 +459,14 @@ class Long:
 
     ROWS = 5000
 
-    # What becomes of the rows: they are counted; a condition leaves out all of them; they are looked for among those of the last table, and none is one.
-    ENDS = {
-        "count(*)": [op("PROBE", 2, 1), aggregate(0, "COUNT_ROWS")],
-        "rows": [op("PROBE", 2, 1), op("CONSTANT"), op("FILTER"), op("APPEND")],
-        "rows with matches": [op("PROBE", 2, 1, SEMI_IF), op("CONSTANT"), op("MATCH", 2, 0, SEMI_IF), op("APPEND")],
-    }
-
-    def _write_product(self, client, token, end):
-        """ft three times over: 125 billion rows, of which a launch has some at least."""
-        at = write_join(client, token, self.ROWS, column=K)
-        w = client.window
-        w.table_count, w.tables[2], w.builds[2 - 1] = 3, w.tables[1], w.builds[0]
-        w.gather_count = int(end != "count(*)")
-        code = [op("CONSTANT"), op("PROBE", 1, 1), op("CONSTANT"), *self.ENDS[end]]
-        write_program(w.program, (code, 1 - w.gather_count), [Column(0, K[0] + 1, K[1], N[K[2]], 0)])
-        client.map[at + Program.code.offset : at + Program.code.offset + 16] = bytes(op("CONSTANT"))
-
     def joins_that_would_take_for_ever_are_no_room_and_end_no_other_query(self, server):
         token = fill_hashes(server, range(self.ROWS))
         with Client(server) as client, Client(server) as other:
             expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
             pid = executor_pid(server)
-            for end in self.ENDS:
+            for end in ENDS:
                 for _ in range(5):  # on a busy machine the other query can take longer than the join may
-                    self._write_product(client, token, end)
+                    write_product(client, token, self.ROWS, end)
                     client.send("RUN")
                     time.sleep(COUNTED_S)  # it runs
                     expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
@@ -398,7 +485,7 @@ class Long:
             clients = [stack.enter_context(Client(server)) for _ in range(2)]
             for client in clients:
                 expect(client.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
-                self._write_product(client, token, "count(*)")
+                write_product(client, token, self.ROWS, "count(*)")
             pid = executor_pid(server)
             until = time.monotonic() + (N["GSTORE_SPAWN_HANG_MS"] + 2 * N["GSTORE_SPAWN_BEAT_MS"]) / 1000
             for client in clients:
@@ -416,13 +503,13 @@ class Long:
     def joins_that_would_take_for_ever_end_soon_after_their_backends(self, server):
         token = fill_hashes(server, range(self.ROWS))
         with Client(server) as other:
-            for end in self.ENDS:
+            for end in ENDS:
                 with Client(server) as client:
                     expect(client.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
                     expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
                     pid = executor_pid(server)
                     before = len(descriptors(pid))
-                    self._write_product(client, token, end)
+                    write_product(client, token, self.ROWS, end)
                     client.send("RUN")
                     time.sleep(COUNTED_S)  # it runs
                 wait_until(f"the connection is closed, {end}", lambda: len(descriptors(pid)) == before - 2)
@@ -459,7 +546,7 @@ class Long:
             single = server.sql("SELECT gstore_export('single')")
             first, other, *busy = [stack.enter_context(Client(server)) for _ in range(14)]
             for each in busy:
-                self._write_product(each, token, "count(*)")
+                write_product(each, token, self.ROWS, "count(*)")
                 w = each.window
                 w.role, w.table_count, w.tables[3], w.builds[3 - 1] = 1, 4, w.tables[1], w.builds[0]
                 w.tables[0].token, w.tables[0].rows = single.encode(), 1  # a block alone
@@ -492,7 +579,7 @@ class Long:
             stack.callback(lambda: [session.close() for session in sessions])
             for _ in range(12):  # all that one role may have
                 client = stack.enter_context(Client(server))
-                self._write_product(client, token, "count(*)")
+                write_product(client, token, self.ROWS, "count(*)")
                 client.window.role = role
                 client.send("RUN")
             time.sleep(COUNTED_S)  # they run
