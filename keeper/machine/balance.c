@@ -14,9 +14,10 @@ static uint64_t recall(gvmi_machine *m, keep_device *lender, uint64_t bytes)
          object = object->borrowers_next) {
         bool host_full = false; /* another object's device may have room */
 
-        looks += object->opening_count + object->chunk_count;
-        if (gvmi_keep_recallable_bytes(m, object, lender) == 0 || !gvmi_keep_freeze(m, object))
+        looks += 1 + object->opening_count;
+        if (gvmi_keep_recallable_bytes(object, lender) == 0 || !gvmi_keep_freeze(m, object))
             continue;
+        looks += object->chunk_count;
         begun_bytes += gvmi_keep_recall_chunks(m, object, lender, bytes - begun_bytes, &host_full);
         gvmi_keep_mark(m, object); /* ends the freeze at once if nothing could be begun */
     }

@@ -67,13 +67,15 @@ static bool check_writers(const gvmi_machine *m, const keep_object *object, cons
 /* I5, for a chunk that clients know. */
 static bool check_chunk(const gvmi_machine *m, const keep_object *object, const keep_chunk *chunk)
 {
+    const bool lent = chunk->where == KEEP_AWAY && gvmi_keep_is_lent(m, chunk->away_frame);
+
     if (!check_frame(m, object, chunk->device_frame, KEEP_ON_DEVICE) ||
         !check_frame(m, object, chunk->away_frame, KEEP_AWAY) ||
         !check_frame(m, object, chunk->twin_frame,
                      chunk->op == KEEP_OP_IN_MAP ? KEEP_AWAY : (keep_where)chunk->where) ||
         !check_writers(m, object, chunk))
         return false;
-    if (chunk->lent != (chunk->where == KEEP_AWAY && gvmi_keep_is_lent(m, chunk->away_frame)) ||
+    if (chunk->lent != (lent ? 1 + m->frames[chunk->away_frame - 1].spec.device : 0) ||
         (chunk->clean && gvmi_keep_is_lent(m, chunk->away_frame)))
         return false;
     if (chunk->twin_frame != 0 && chunk->op != KEEP_OP_RENEW_COPY &&
@@ -108,6 +110,7 @@ static bool check_waits(const keep_object *object, uint32_t index)
 static bool check_object_chunks(const gvmi_machine *m, const keep_object *object)
 {
     uint32_t moving = 0, leaving = 0, on_device = 0, duplicate = 0, sending = 0, lent = 0;
+    uint32_t lent_by[GVMI_DEVICES_MAX] = {0};
 
     if (object->chunk_count > object->chunk_places ||
         object->bytes > object->chunk_count * object->chunk_bytes) /* I8 */
@@ -123,7 +126,9 @@ static bool check_object_chunks(const gvmi_machine *m, const keep_object *object
         on_device += chunk->where == KEEP_ON_DEVICE;
         duplicate += chunk->where == KEEP_ON_DEVICE && chunk->clean;
         sending += chunk->send;
-        lent += chunk->lent;
+        lent += chunk->lent != 0;
+        if (chunk->lent != 0)
+            lent_by[chunk->lent - 1]++;
     }
     if (gvmi_keep_kept_chunks(object) < object->chunk_count && object->lease_state != KEEP_FROZEN)
         return false; /* I8 */
@@ -131,7 +136,8 @@ static bool check_object_chunks(const gvmi_machine *m, const keep_object *object
         return false;
     return moving == object->moving && on_device == object->device_chunks &&
            duplicate == object->duplicate_chunks && sending == object->sending &&
-           lent == object->lent_chunks && (moving == 0 || object->lease_state == KEEP_FROZEN); /* I3 */
+           lent == object->lent_chunks && memcmp(lent_by, object->lent_by, sizeof lent_by) == 0 &&
+           (moving == 0 || object->lease_state == KEEP_FROZEN); /* I3 */
 }
 
 /* I17: of a lender and of the chunk's device, what the chunk is about to leave. */

@@ -2,7 +2,8 @@
  *
  * A device lends what its own objects leave of its budget, but for a part (SPARE_PART) that is left for their
  * growth, and nothing while one of their chunks waits for a frame. To its own policy lent memory counts as room:
- * what is wanted of it is recalled (balance.c), as far as nobody has a lease on the objects that have chunks there. */
+ * what is wanted of it is recalled (balance.c), as far as nobody has a lease on the objects that have chunks there, and
+ * these have another place to go. */
 #include "keeper/machine/state.h"
 
 #define SPARE_PART 8 /* of its budget a device lends all but one such part */
@@ -47,30 +48,61 @@ uint64_t gvmi_keep_reach_bytes(const gvmi_machine *m, const keep_object *object)
     return bytes;
 }
 
-uint64_t gvmi_keep_recallable_bytes(const gvmi_machine *m, const keep_object *object,
-                                    const keep_device *lender)
+uint64_t gvmi_keep_recallable_bytes(const keep_object *object, const keep_device *lender)
 {
-    uint32_t chunks = 0;
+    const uint32_t chunks = object->lent_by[lender->place.device];
 
-    for (uint32_t i = 0; i < object->chunk_count; i++)
-        if (object->chunks[i].lent)
-            chunks += m->frames[object->chunks[i].away_frame - 1].spec.device == lender->place.device;
     if (chunks == 0 || object->lease_state == KEEP_FROZEN || gvmi_keep_leased(object))
         return 0;
     return chunks * object->chunk_bytes;
 }
 
-uint64_t gvmi_keep_own_room_bytes(gvmi_machine *m, keep_device *device)
+/* What of so many bytes of the object's chunks has room, which it takes. */
+static uint64_t take_room(const keep_object *object, uint64_t bytes, uint64_t *room_bytes)
+{
+    const uint64_t most_bytes = *room_bytes / object->chunk_bytes * object->chunk_bytes;
+
+    bytes = bytes < most_bytes ? bytes : most_bytes;
+    *room_bytes -= bytes;
+    return bytes;
+}
+
+/* Where chunks that are recalled go. Clean copies on the host, which are dropped for them, are not counted: where
+ * there is one, there is room. */
+typedef struct recall_room {
+    uint64_t host_bytes, devices_bytes[GVMI_DEVICES_MAX];
+} recall_room;
+
+static recall_room find_recall_room(const gvmi_machine *m)
+{
+    recall_room room = {.host_bytes = m->duplicated != NULL ? UINT64_MAX
+                                                            : gvmi_keep_room_bytes(&m->host)};
+
+    for (uint32_t d = 0; d < m->config.device_count; d++)
+        room.devices_bytes[d] = m->devices[d].first_room == NULL
+                                    ? gvmi_keep_room_bytes(&m->devices[d].place)
+                                    : 0;
+    return room;
+}
+
+uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *device)
 {
     const keep_place *place = &device->place;
     uint64_t taken_bytes = place->used_bytes - place->free_bytes, looks = 0;
+    recall_room room;
 
     if (place->lent_bytes == 0 || device->recall_short)
         return gvmi_keep_room_bytes(place);
+    room = find_recall_room(m);
     for (const keep_object *o = m->borrowers; o != NULL && looks < KEEP_LOOKS_MAX;
          o = o->borrowers_next) {
-        looks += o->opening_count + o->chunk_count;
-        taken_bytes -= gvmi_keep_recallable_bytes(m, o, device);
+        const uint64_t bytes = gvmi_keep_recallable_bytes(o, device);
+        uint64_t in_bytes = 0;
+
+        looks += 1 + o->opening_count;
+        if (!o->in_failed)
+            in_bytes = take_room(o, bytes, &room.devices_bytes[o->device]);
+        taken_bytes -= in_bytes + take_room(o, bytes - in_bytes, &room.host_bytes);
     }
     return place->budget_bytes > taken_bytes ? place->budget_bytes - taken_bytes : 0;
 }

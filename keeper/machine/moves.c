@@ -3,7 +3,7 @@
  *     out:  DEVICE -(copy, unless clean)-> OUT_MAP -(all openings have answered)-> AWAY
  *     in:   AWAY -(room)-> -(copy)-> IN_MAP -(all openings have answered)-> DEVICE, clean if it was on the host
  *               -(no room, or the copy failed)-> STAY_MAP -(all openings have answered)-> AWAY
- *     renew:  either -(copy)-> RENEW_MAP -(all openings have answered)-> as before, in another frame
+ *     renew:  either -(copy)-> RENEW_MAP -(all openings have answered)-> as before, in another frame (AWAY, of any place)
  *     recall:  as in, with a frame from the beginning; or as renew, from lent memory to the host
  *     cut:  either -> CUT -(all openings have answered)-> gone, with the others of its object (shrink.c)
  *
@@ -182,11 +182,19 @@ static bool start_renew_to(gvmi_machine *m, keep_object *object, uint32_t index,
     return true;
 }
 
-/* From the host, or from lent memory. */
+/* From the host, or from lent memory, to the host; or to lent memory. */
 static bool start_renew_to_host(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     bool make;
     const uint32_t frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
+
+    return frame != 0 && start_renew_to(m, object, index, frame, make);
+}
+
+static bool start_renew_to_lent(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    bool make;
+    const uint32_t frame = gvmi_keep_borrow_frame(m, object, &make);
 
     return frame != 0 && start_renew_to(m, object, index, frame, make);
 }
@@ -331,7 +339,7 @@ static uint64_t bring_chunks(gvmi_machine *m, keep_object *object, uint64_t byte
     for (uint32_t i = 0; i < object->chunk_count && begun_bytes < bytes; i++) {
         keep_chunk *chunk = &object->chunks[i];
 
-        if (chunk->where != KEEP_AWAY || chunk->lent != lent || chunk->op != KEEP_OP_NONE)
+        if (chunk->where != KEEP_AWAY || (chunk->lent != 0) != lent || chunk->op != KEEP_OP_NONE)
             continue;
         if (!gvmi_keep_wait_room(m, object, i))
             break;
@@ -383,8 +391,7 @@ uint64_t gvmi_keep_recall_chunks(gvmi_machine *m, keep_object *object, const kee
     for (uint32_t i = object->chunk_count; i-- > 0 && begun_bytes < bytes && !*host_full;) {
         const keep_chunk *chunk = &object->chunks[i];
 
-        if (!chunk->lent || chunk->op != KEEP_OP_NONE ||
-            gvmi_keep_frame(m, chunk->away_frame)->spec.device != lender->place.device)
+        if (chunk->lent != 1 + lender->place.device || chunk->op != KEEP_OP_NONE)
             continue;
         if ((in && start_in(m, object, i)) || start_renew_to_host(m, object, i))
             begun_bytes += object->chunk_bytes;
@@ -404,7 +411,8 @@ static bool start_renew(gvmi_machine *m, keep_object *object, uint32_t index)
     uint32_t frame;
 
     if (chunk->where == KEEP_AWAY)
-        return start_renew_to_host(m, object, index) || start_in(m, object, index);
+        return start_renew_to_host(m, object, index) || start_in(m, object, index) ||
+               start_renew_to_lent(m, object, index);
     frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
     return frame != 0 ? start_renew_to(m, object, index, frame, make)
                       : start_out(m, object, index, false);

@@ -74,7 +74,7 @@ static void limit_to_opening(const keep_opening *opening, gvmi_snapshot_object *
     for (uint32_t i = 0; i < chunks; i++) {
         device += object->chunks[i].where == KEEP_ON_DEVICE;
         duplicate += object->chunks[i].where == KEEP_ON_DEVICE && object->chunks[i].clean;
-        lent += object->chunks[i].lent;
+        lent += object->chunks[i].lent != 0;
     }
     count_bytes(object, chunks, device, duplicate, lent, info);
     memset(info->name, 0, sizeof info->name);

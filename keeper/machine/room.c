@@ -215,13 +215,21 @@ static void unlist_borrower(gvmi_machine *m, keep_object *object)
         object->borrowers_next->borrowers_prev = object->borrowers_prev;
 }
 
-static void set_chunk_lent(gvmi_machine *m, keep_object *object, keep_chunk *chunk, bool lent)
+/* The chunk is where it is to be now. */
+static void set_chunk_lent(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
+    const bool lent = chunk->where == KEEP_AWAY && gvmi_keep_is_lent(m, chunk->away_frame);
     const uint32_t before = object->lent_chunks;
 
-    object->lent_chunks += lent;
-    object->lent_chunks -= chunk->lent;
-    chunk->lent = lent;
+    if (chunk->lent != 0) {
+        object->lent_chunks--;
+        object->lent_by[chunk->lent - 1]--;
+    }
+    chunk->lent = lent ? (uint8_t)(1 + gvmi_keep_frame(m, chunk->away_frame)->spec.device) : 0;
+    if (chunk->lent != 0) {
+        object->lent_chunks++;
+        object->lent_by[chunk->lent - 1]++;
+    }
     if (before == 0 && object->lent_chunks > 0)
         list_borrower(m, object);
     else if (before > 0 && object->lent_chunks == 0)
@@ -256,7 +264,7 @@ void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk
     chunk->where = (uint8_t)where;
     chunk->clean = clean;
     object->duplicate_chunks += clean && where == KEEP_ON_DEVICE;
-    set_chunk_lent(m, object, chunk, where == KEEP_AWAY && gvmi_keep_is_lent(m, chunk->away_frame));
+    set_chunk_lent(m, object, chunk);
     if (before == 0 && object->duplicate_chunks > 0)
         list_duplicated(m, object);
     else if (before > 0 && object->duplicate_chunks == 0)

@@ -66,8 +66,8 @@
  * I16 an opening with a permit, or with a lease that was granted, follows all chunks. No chunk's mark is above
  *     its object's, and no mark above the machine's (gvmi_keep_follows()).
  * I17 a place's lent_bytes are those of its frames that are lent; an object's lent_chunks are those that
- *     are in one, and it is in the list of borrowers iff there are any; a device's leaving_bytes and
- *     wanted_bytes are what check.c says.
+ *     are in one, lent_by the same by lender, and it is in the list of borrowers iff there are any; a
+ *     device's leaving_bytes and wanted_bytes are what check.c says.
  */
 #ifndef GVMI_KEEPER_MACHINE_STATE_H
 #define GVMI_KEEPER_MACHINE_STATE_H
@@ -114,10 +114,9 @@ typedef enum keep_lease_event {
     KEEP_GONE,
 } keep_lease_event;
 
-#define KEEP_CLIENT_WAITS_MAX 1024  /* acquires that a client may have waiting */
-#define KEEP_CLIENT_OPENINGS_MAX 16 /* of one object: what is done to it is done for each */
-#define KEEP_USER_OPENINGS_MAX \
-    512 /* likewise, by all clients of a user; not of the keeper's or root */
+#define KEEP_CLIENT_WAITS_MAX 1024   /* acquires that a client may have waiting */
+#define KEEP_CLIENT_OPENINGS_MAX 16  /* of one object: what is done to it is done for each */
+#define KEEP_USER_OPENINGS_MAX 512   /* likewise, by a user; not the keeper's or root */
 #define KEEP_CLIENT_GROWTHS_MAX 1024 /* growths under way that a client asked for */
 #define KEEP_GROWTH_JOBS_MAX 32      /* of a growth, at a time: until they run it can be given up */
 #define KEEP_CLIENT_SNAPSHOTS_MAX 16 /* snapshots that a client may wait for */
@@ -132,7 +131,7 @@ typedef enum keep_lease_event {
 #define KEEP_SERVED_MAX 256u      /* requests for leases, in an event or a turn */
 #define KEEP_FREED_LINKS_MAX 512u /* of those that have ended, in a turn */
 #define KEEP_PLAN_TRIES_MAX 8 /* further plans of an event, when victims turned out to be leased */
-#define KEEP_LOOKS_MAX 65536u /* at chunks and openings, for memory that can be recalled */
+#define KEEP_LOOKS_MAX 65536u /* at objects, openings and chunks, for memory that can be recalled */
 #define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
 
 /* ---- what users have allowances of: X(NAME, limit, set aside, what, what to do about it). What is set
@@ -234,12 +233,12 @@ typedef struct keep_chunk {
     uint8_t where;       /* keep_where; NOWHERE: clients do not know it yet */
     uint8_t op;          /* keep_op */
     bool clean;          /* both frames have the same bytes */
-    bool lent;           /* it is AWAY, in a frame that is lent */
-    bool make;           /* MAKE_WAIT: the frame does not exist yet */
-    bool unsafe;         /* IN: the host frame had writers when the copy began */
-    bool send;           /* a MAP of it is to be sent at the end of the event */
-    uint32_t waits;      /* MAPs of it that are not done */
-    uint32_t unmaps;     /* of them, those whose client may have what they replace */
+    uint8_t lent;    /* it is AWAY, in a frame that this device lends: 1 + index; 0: it is not */
+    bool make;       /* MAKE_WAIT: the frame does not exist yet */
+    bool unsafe;     /* IN: the host frame had writers when the copy began */
+    bool send;       /* a MAP of it is to be sent at the end of the event */
+    uint32_t waits;  /* MAPs of it that are not done */
+    uint32_t unmaps; /* of them, those whose client may have what they replace */
     uint64_t stamp;
     uint64_t unmapped_mark; /* when it was last unmapped in all openings but those that keep it mapped */
 } keep_chunk;
@@ -313,9 +312,10 @@ struct keep_object {
     uint32_t chunk_count;  /* made and known to clients */
     uint32_t chunk_places; /* of chunks[]: with those being made */
     keep_chunk *chunks;
-    uint32_t device_chunks;    /* of chunk_count, where == KEEP_ON_DEVICE */
-    uint32_t duplicate_chunks; /* of them, those that are clean */
-    uint32_t lent_chunks;      /* of chunk_count, in memory that other devices lend */
+    uint32_t device_chunks;             /* of chunk_count, where == KEEP_ON_DEVICE */
+    uint32_t duplicate_chunks;          /* of them, those that are clean */
+    uint32_t lent_chunks;               /* of chunk_count, in memory that other devices lend */
+    uint32_t lent_by[GVMI_DEVICES_MAX]; /* of them, by lender */
     bool in_failed; /* the last copy of one of them to its device: recalled ones go to the host until a request has one copied */
     keep_object *borrowers_prev, *borrowers_next; /* while there are any */
     uint64_t unmapped_mark; /* the highest of its chunks, ended ones included */
@@ -732,10 +732,9 @@ uint32_t gvmi_keep_borrow_frame(gvmi_machine *m, const keep_object *object, bool
 uint32_t gvmi_keep_take_away_frame(gvmi_machine *m, const keep_object *object, bool *make);
 /* What the object's device and its lenders have together. */
 uint64_t gvmi_keep_reach_bytes(const gvmi_machine *m, const keep_object *object);
-/* What the device lends to the object and can be recalled now; its room, with all that can be. */
-uint64_t gvmi_keep_recallable_bytes(const gvmi_machine *m, const keep_object *object,
-                                    const keep_device *lender);
-uint64_t gvmi_keep_own_room_bytes(gvmi_machine *m, keep_device *device);
+/* What the device lends to the object, if nobody has a lease there; its room, with all that can be recalled. */
+uint64_t gvmi_keep_recallable_bytes(const keep_object *object, const keep_device *lender);
+uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *device);
 
 /* ---- permits.c */
 bool gvmi_keep_step(keep_lease_state state, keep_lease_event event, keep_lease_state *next);

@@ -265,6 +265,102 @@ static void recall_without_room_anywhere_ends(void **state)
     end_fixture(&w);
 }
 
+/* Its chunks are no reason to pass over objects behind it. */
+static void object_that_is_large_and_leased_does_not_hide_others_from_a_recall(void **state)
+{
+    gvmi_machine_config config = small_config(KEEP_CHUNKS_MAX - 3, 4);
+    fixture w;
+    actor *a;
+    uint32_t big = 0, x = 0, y = 0;
+
+    (void)state;
+    config.device_count = 3;
+    for (uint8_t d = 1; d < 3; d++) {
+        config.devices[d] = (gvmi_machine_device){.uuid = {(uint8_t)(7 + d)}, .ordinal = d};
+        config.devices[d].budget_bytes = (d == 1 ? 8 : 1) * CHUNK;
+    }
+    config.devices[0].lenders = config.devices[2].lenders = 2;
+    start_fixture_as(&w, &config);
+    w.unchecked = true;
+    a = join(&w, 1);
+    a->create_device = 2;
+    assert_int_equal(create(&w, a, "/x", 2, 0, &x), GVM_OK);
+    a->create_device = 0;
+    assert_int_equal(create_of(&w, a, "/big", KEEP_CHUNKS_MAX, KEEP_CHUNKS_MAX - 1, 0, 0), GVM_OK);
+    big = a->slot;
+    check_places(&w, a, x, 1, 1, 0);
+    check_places(&w, a, big, KEEP_CHUNKS_MAX - 3, 2, 0);
+    assert_int_equal(w.machine->borrowers->chunk_count, KEEP_CHUNKS_MAX - 1);
+    atomic_store(&a->leases[big].word, GVMI_LEASE_READER);
+    assert_int_equal(create_on_second(&w, a, "/y", 6, &y), GVM_OK);
+    check_places(&w, a, y, 6, 0, 0);
+    check_places(&w, a, x, 1, 0, 1);
+    atomic_store(&a->leases[big].word, 0);
+    w.unchecked = false;
+    assert_true(gvmi_machine_check(w.machine));
+    w.unchecked = true;
+    end_fixture(&w);
+}
+
+/* Each device lends the other one two chunks, and there is no host memory: nothing can be exchanged. */
+static void lent_memory_that_has_nowhere_to_go_is_no_room(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, z = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 0);
+    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w)), 2 * CHUNK);
+    assert_int_equal(create_on_second(&w, a, "/z", 2, &z), GVM_OK);
+    check_places(&w, a, z, 2, 0, 0);
+    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w)), 0);
+    end_fixture(&w);
+}
+
+static void lent_memory_that_has_a_place_on_the_host_is_room_as_far_as_that_goes(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 1);
+    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w)), 3 * CHUNK);
+    acquire(&w, a, x, GVM_LEASE_READ);
+    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w)), 2 * CHUNK);
+    give(&w, a, x, GVM_LEASE_READ);
+    end_fixture(&w);
+}
+
+/* It may still write to all six chunks; the host has no memory, and the device none that is free. */
+static void chunks_of_a_writer_that_is_cut_off_go_to_other_lent_memory(void **state)
+{
+    fixture w;
+    actor *a, *b;
+    uint32_t x = 0;
+
+    (void)state;
+    start_lending(&w, 4, 16, 0);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 6, 0666, &x), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &b->slot), GVM_OK);
+    map_object(&w, a, x);
+    acquire(&w, b, b->slot, GVM_LEASE_WRITE);
+    check_places(&w, a, x, 4, 2, 0);
+    gvmi_machine_violation(w.machine, b->number, "the test says so");
+    run(&w);
+    ask(&w, a, x, GVM_LEASE_READ, -1);
+    assert_true(granted(a));
+    take(&w, a, x, GVM_LEASE_READ);
+    check_places(&w, a, x, 0, 6, 0);
+    assert_int_equal(gvmi_machine_held_bytes(w.machine, 0), 4 * CHUNK);
+    assert_int_equal(gvmi_machine_held_bytes(w.machine, 1), 2 * CHUNK);
+    give(&w, a, x, GVM_LEASE_READ);
+    end_fixture(&w);
+}
+
 /* The copy to the host fails, whenever it is made. */
 static void recall_that_fails_is_not_repeated_and_the_growth_ends(void **state)
 {
@@ -494,6 +590,10 @@ int main(void)
         cmocka_unit_test(recalled_chunk_goes_to_the_host_where_its_own_device_has_no_memory_after_all),
         cmocka_unit_test(leased_chunk_is_not_recalled_and_nobody_waits_for_it),
         cmocka_unit_test(recall_without_room_anywhere_ends),
+        cmocka_unit_test(object_that_is_large_and_leased_does_not_hide_others_from_a_recall),
+        cmocka_unit_test(lent_memory_that_has_nowhere_to_go_is_no_room),
+        cmocka_unit_test(lent_memory_that_has_a_place_on_the_host_is_room_as_far_as_that_goes),
+        cmocka_unit_test(chunks_of_a_writer_that_is_cut_off_go_to_other_lent_memory),
         cmocka_unit_test(recall_that_fails_is_not_repeated_and_the_growth_ends),
         cmocka_unit_test(lender_lends_nothing_while_its_own_chunks_wait),
         cmocka_unit_test(lower_budget_of_the_lender_recalls),
