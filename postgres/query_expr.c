@@ -646,7 +646,8 @@ emit_field(gstore_emitter *e, const gstore_calendar *c, Oid result, gstore_emitt
 		return false;
 	out->type = result;
 	out->scale = c->scale;
-	out->raises |= c->what >= GQUERY_TO_DATE || c->offset != 0; /* out of range */
+	out->raises |= c->what >= GQUERY_TO_DATE || c->offset != 0;			  /* out of range */
+	out->nullable |= c->what < GQUERY_TO_DATE && c->of != GQUERY_OF_TIME; /* of an infinite value */
 	if (c->what == GQUERY_EPOCH && !gstore_scale_up(e->program, e->program->code_count, 0))
 		return false;
 	if (c->divisor == 0)

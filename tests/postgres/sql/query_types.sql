@@ -72,6 +72,12 @@ INSERT INTO yg SELECT * FROM yh WHERE id = 3000;
 INSERT INTO ya SELECT * FROM yh WHERE id = 3000;
 SELECT met('date_trunc(''month'', ts) = ''infinity''', 'date_trunc(''month'', tz) = ''-infinity''', 'd::timestamp = ''-infinity''', 'ts::date = ''infinity'''), met('extract(year from ts) > 2000'), met('extract(month from d) IS NULL'), same('SELECT max(extract(epoch from ts)) FROM q WHERE id <> 2002');
 ROLLBACK;
+-- Some fields of them are NULL, where no value of a column is.
+CREATE FOREIGN TABLE infinite (d date, ts timestamp, t time) SERVER gstore_fdw;
+INSERT INTO infinite VALUES ('infinity', 'infinity', '12:00'), ('2000-01-01', '-infinity', '12:00'), ('2000-01-01', '2000-01-01', '12:00');
+SELECT count(extract(doy from ts)), count(extract(month from d) = 1.5), count(extract(hour from t)) FROM infinite;
+SELECT count(*) FROM infinite WHERE (extract(week from ts) > 0) IS NOT NULL;
+DROP FOREIGN TABLE infinite;
 -- A zone of one offset, and one that has changed it.
 SET timezone = '+05:30';
 SELECT same('SELECT date_trunc(''day'', tz), count(*) FROM q WHERE id < 100 GROUP BY 1'), met('extract(hour from tz) = 5', 'tz::date > ''1970-01-01''', 'tz::timestamp > ''1970-01-01''', 'd::timestamptz < ts::timestamptz', 'date_trunc(''month'', d) = ''1999-01-01''', 'extract(epoch from tz) > 0');
