@@ -231,8 +231,11 @@ static bool fill(gvm_object *object, int32_t device, uint64_t seed, uint64_t *ch
 
 static bool begin(uint64_t host_chunks, const int32_t *lenders, uint32_t lender_count)
 {
+    static const int32_t devices[] = {0, 1}; /* a third would lend as well, and the counts be others */
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = w.folder.socket,
+                                        .devices = devices,
+                                        .device_count = 2,
                                         .device_budget_bytes = BUDGET_CHUNKS * CHUNK_BYTES,
                                         .host_budget_bytes = host_chunks * CHUNK_BYTES,
                                         .device_keep_bytes = CHUNK_BYTES,
