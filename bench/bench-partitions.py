@@ -3,9 +3,9 @@
 
 usage: bench-partitions.py [-n ROWS] [-p PARTITIONS] [-r REPETITIONS] [-o FILE] [--quick] [BUILD-FOLDER]
 
-ROWS rows in PARTITIONS (as many as there are GPUs, if it is not said) tables, which are on the GPUs in turn: a count with a condition, a sum of an expression, a GROUP BY, the
-ten first rows, and the same of the first partition alone. Statements are prepared, and run by pgbench, so times are end to end. Answers are checked. What partitions cost beside
-their rows is seen of two rows in each. --quick: each statement once. GVMEM_DRIVER and GVMEM_SOFTGPU say which GPUs.
+ROWS rows in PARTITIONS (as many as there are GPUs, if it is not said) tables, which are on the GPUs in turn: a count with a condition, a sum of an expression, a GROUP BY with one sum and one with seven
+aggregates, the ten first rows, and the same of the first partition alone. Statements are prepared, and run by pgbench, so times are end to end. Answers are checked. What
+partitions cost beside their rows is seen of two rows in each. --quick: each statement once. GVMEM_DRIVER and GVMEM_SOFTGPU say which GPUs.
 """
 import argparse
 import os
@@ -27,6 +27,10 @@ QUERIES = {
     "count with a condition": ("SELECT count(*) FROM @ WHERE quantity < 24", lambda few, quantity, amount: [int((quantity < 24).sum())]),
     "sum of an expression": ("SELECT sum(amount * quantity + few) FROM @", lambda few, quantity, amount: [int((amount * quantity + few).sum())]),
     f"GROUP BY, {GROUPS} groups": ("SELECT few, count(*), sum(amount) FROM @ GROUP BY few ORDER BY few", None),
+    f"report: seven aggregates in {GROUPS} groups": (
+        "SELECT few, count(*), sum(amount), sum(amount * quantity), min(amount), max(amount), sum(quantity * quantity), count(*) FILTER (WHERE quantity < 24) FROM @ GROUP BY few ORDER BY few",
+        None,
+    ),
     "ORDER BY LIMIT 10": ("SELECT amount FROM @ ORDER BY amount DESC LIMIT 10", None),
 }
 
@@ -40,22 +44,29 @@ class Expected:
     """The statements' answers, of all rows that were added."""
 
     def __init__(self):
-        self.sums, self.counts, self.amounts, self.first = {}, numpy.zeros(GROUPS, numpy.int64), numpy.zeros(GROUPS, numpy.int64), numpy.empty(0, numpy.int64)
+        self.sums, self.first = {}, numpy.empty(0, numpy.int64)
+        self.groups = numpy.zeros((7, GROUPS), numpy.int64)  # as the report has them
+        self.groups[3], self.groups[4] = numpy.iinfo(numpy.int64).max, numpy.iinfo(numpy.int64).min
 
     def add(self, columns):
         few, quantity, amount = (columns[name].astype(numpy.int64) for name in ("few", "quantity", "amount"))
         for name, (_, found) in QUERIES.items():
             if found is not None:
                 self.sums[name] = self.sums.get(name, 0) + found(few, quantity, amount)[0]
-        numpy.add.at(self.counts, few, 1)
-        numpy.add.at(self.amounts, few, amount)
+        order = numpy.argsort(few.astype(numpy.int16), kind="stable")
+        present, starts = numpy.unique(few[order], return_index=True)
+        for i, values in enumerate((numpy.ones_like(few), amount, amount * quantity, amount, amount, quantity * quantity, quantity < 24)):
+            merge = {3: numpy.minimum, 4: numpy.maximum}.get(i, numpy.add)
+            self.groups[i, present] = merge(self.groups[i, present], merge.reduceat(values[order].astype(numpy.int64), starts))
         self.first = numpy.sort(numpy.concatenate([self.first, numpy.sort(amount)[-10:]]))[-10:]
 
     def answer(self, name):
         if name in self.sums:
             return [str(self.sums[name])]
         if name.startswith("GROUP"):
-            return [f"{i}|{self.counts[i]}|{self.amounts[i]}" for i in range(GROUPS) if self.counts[i]]
+            return ["|".join(map(str, (i, *self.groups[:2, i]))) for i in range(GROUPS) if self.groups[0, i]]
+        if name.startswith("report"):
+            return ["|".join(map(str, (i, *self.groups[:, i]))) for i in range(GROUPS) if self.groups[0, i]]
         return [str(amount) for amount in self.first[::-1]]
 
 
