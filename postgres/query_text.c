@@ -151,9 +151,9 @@ find_letters(bool is_lower, Oid collation, uint16 *flags)
 	return strcmp(changed, wanted) == 0;
 }
 
-/* A column, or lower() or upper() of it. */
-static bool
-find_text(gstore_emitter *e, Node *node, gquery_instruction *i, bool *nullable)
+/* Of a column, or of lower() or upper() of it, the column, and what is done with its texts. NULL: it is something else. */
+static Node *
+find_source(gstore_emitter *e, Node *node, uint16 *flags)
 {
 	bool trimmed;
 
@@ -164,15 +164,20 @@ find_text(gstore_emitter *e, Node *node, gquery_instruction *i, bool *nullable)
 	{
 		const FuncExpr *f = (FuncExpr *) node;
 
-		if (!find_letters(f->funcid == F_LOWER_TEXT, f->inputcollid, &i->b))
-			return false;
+		if (!find_letters(f->funcid == F_LOWER_TEXT, f->inputcollid, flags))
+			return NULL;
 		node = linitial(f->args);
 	}
 	node = find_cast(e, node, &trimmed);
-	if (node == NULL || !gstore_find_text(e, node, 0, &i->a, nullable))
-		return false;
-	i->b |= trimmed ? GQUERY_TEXT_TRIMMED : 0;
-	return true;
+	*flags |= trimmed ? GQUERY_TEXT_TRIMMED : 0;
+	return node;
+}
+
+static bool
+find_text(gstore_emitter *e, Node *node, gquery_instruction *i, bool *nullable)
+{
+	node = find_source(e, node, &i->b);
+	return node != NULL && gstore_find_text(e, node, 0, &i->a, nullable);
 }
 
 /* ---- what it is compared with: the program's values */
@@ -548,13 +553,15 @@ emit_call(gstore_emitter *e, Oid function, Oid collation, List *args, bool disti
 bool
 gstore_emit_text_key(gstore_emitter *e, Node *key, uint32 *column, bool *trimmed)
 {
-	const int kind = getBaseType(exprType(key)) == BPCHAROID ? GQUERY_NUMBERED_TRIMMED
-															 : GQUERY_NUMBERED;
-	Node	 *node = find_cast(e, key, trimmed);
-	bool	  nullable;
+	uint16		flags = 0;
+	const Node *node = find_source(e, key, &flags);
+	bool		nullable;
 
+	*trimmed = (flags & GQUERY_TEXT_TRIMMED) != 0;
+	if (getBaseType(exprType(key)) == BPCHAROID)
+		flags |= GQUERY_TEXT_TRIMMED;
 	return node != NULL && is_deterministic(exprCollation(key)) &&
-		gstore_find_text(e, node, *trimmed ? GQUERY_NUMBERED_TRIMMED : kind, column, &nullable) &&
+		gstore_find_text(e, node, GQUERY_NUMBERED | flags, column, &nullable) &&
 		gstore_emit(e, GQUERY_LOAD, *column, 0);
 }
 

@@ -17,7 +17,7 @@ extern bool gstore_emit_text(gstore_emitter *emitter, Node *node, gstore_emitted
 
 /*
  * A text by which rows are grouped, as its number: the place of its column; trimmed: blanks at the end of the column's text are none of it. False: it is no
- * column of texts, or texts that are equal may have different bytes.
+ * column of texts, nor lower() or upper() of one, or texts that are equal may have different bytes.
  */
 extern bool gstore_emit_text_key(gstore_emitter *emitter, Node *key, uint32 *column, bool *trimmed);
 

@@ -116,6 +116,14 @@ GVM_DEVICE uint32_t byte_at(text t, uint64_t place)
     return v - t.letters < 26 && t.letters != 0 ? v ^ 0x20 : v;
 }
 
+/* As GQUERY_TEXT_LOWER and GQUERY_TEXT_UPPER have it. */
+GVM_DEVICE uint32_t letters_of(uint32_t flags)
+{
+    return (flags & GQUERY_TEXT_LOWER) != 0   ? LETTER_A
+           : (flags & GQUERY_TEXT_UPPER) != 0 ? LETTER_SMALL_A
+                                              : 0;
+}
+
 GVM_DEVICE void trim(text *t)
 {
     while (t->bytes > 0 && byte_at(*t, t->bytes - 1) == BLANK)
@@ -326,9 +334,7 @@ GVM_DEVICE uint64_t answer(const gquery_scan *p, machine *m, const gquery_instru
         return BAD_TEXT;
     if ((i->b & GQUERY_TEXT_ASCII) != 0 && (t.at == UNREADABLE || !is_ascii(t)))
         return BAD_TEXT;
-    t.letters = (i->b & GQUERY_TEXT_LOWER) != 0   ? LETTER_A
-                : (i->b & GQUERY_TEXT_UPPER) != 0 ? LETTER_SMALL_A
-                                                  : 0;
+    t.letters = letters_of(i->b);
     switch (kind) {
     case GQUERY_TEXT_IN: return is_in_texts(m->program->values, first, count, t);
     case GQUERY_TEXT_LIKE: return (uint64_t)is_like(p, m, first, count, i->b, t);

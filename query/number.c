@@ -71,10 +71,10 @@ GVM_DEVICE int is_same(text t, text other)
 /* Of a row whose text has a word of the hash table. */
 GVM_DEVICE int has_text(const gquery_number *p, uint64_t row, text t)
 {
-    text other = {0, 0, 0};
+    text other = {0, 0, letters_of(p->flags)};
 
     (void)find_text(&p->source, p->source.form, row, &other);
-    if (p->is_trimmed != 0)
+    if ((p->flags & GQUERY_TEXT_TRIMMED) != 0)
         trim(&other);
     return is_same(t, other);
 }
@@ -111,12 +111,14 @@ GVM_DEVICE uint32_t look_at_text(const gquery_number *p, uint64_t row, text *out
         return GQUERY_E_TEXT;
     if (out->bytes > GQUERY_NUMBERED_BYTES)
         return GQUERY_E_NUMBERED;
-    return out->at == UNREADABLE ? GQUERY_E_TEXT : GQUERY_E_NONE;
+    if (out->at == UNREADABLE || ((p->flags & GQUERY_TEXT_ASCII) != 0 && !is_ascii(*out)))
+        return GQUERY_E_TEXT;
+    return GQUERY_E_NONE;
 }
 
 GVM_DEVICE int number_row(const gquery_number *p, gquery_texts *texts, uint64_t row, uint32_t *error)
 {
-    text t = {0, 0, 0};
+    text t = {0, 0, letters_of(p->flags)};
     uint32_t bytes;
     const uint32_t wrong = look_at_text(p, row, &t);
     int is_new = 0;
@@ -126,7 +128,7 @@ GVM_DEVICE int number_row(const gquery_number *p, gquery_texts *texts, uint64_t 
         return 0;
     }
     bytes = (uint32_t)t.bytes;
-    if (p->is_trimmed != 0)
+    if ((p->flags & GQUERY_TEXT_TRIMMED) != 0)
         trim(&t);
     ((uint32_t *)(uintptr_t)p->out)[row] = number_text(p, texts, row, t, &is_new);
     if (is_new && bytes > gvm_load_consume_u32(&texts->longest))
@@ -158,7 +160,7 @@ GVM_KERNEL(query_put_texts, gquery_put_texts, p)
     for (i = gvm_thread_global(); i < p.count * p.words; i += gvm_thread_count()) {
         uint64_t *record = (uint64_t *)(uintptr_t)p.records + i / p.words * p.pitch;
         const uint64_t w = i % p.words, row = record[p.key];
-        text t = {0, 0, 0};
+        text t = {0, 0, letters_of(p.flags)};
 
         if ((record[p.nulls] >> p.null_bit & 1) == 0 &&
             (row >= p.rows || !find_text(&p.source, p.source.form, row, &t) || t.at == UNREADABLE ||

@@ -40,7 +40,7 @@ typedef struct gquery_number {
     uint64_t out;    /* uint32_t */
     uint64_t texts;  /* gquery_texts */
     uint64_t error;  /* as of gquery_scan */
-    uint32_t is_trimmed;
+    uint32_t flags;  /* of GQUERY_NUMBERED */
 } gquery_number;
 
 /* query_put_texts: the text of each of `count` records whose word `key` is its number, into words of it from `at`
@@ -51,6 +51,7 @@ typedef struct gquery_put_texts {
     uint64_t rows; /* of its table */
     uint64_t records, count;
     uint64_t error; /* as of gquery_scan */
+    uint32_t flags; /* of GQUERY_NUMBERED, but for blanks */
     uint32_t pitch;
     uint32_t nulls, null_bit, key;
     uint32_t at, words;

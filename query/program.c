@@ -602,7 +602,7 @@ static bool is_column(const gquery_column *c)
         return c->form == GQUERY_F64 && c->number < GQUERY_DISTANCES_MAX;
     if (c->table == GQUERY_GROUPS)
         return (c->form == GQUERY_I64 || c->form == GQUERY_F64) && c->bias == 0;
-    if (gquery_is_text(c->form) && (c->bias < 0 || c->bias > GQUERY_NUMBERED_TRIMMED))
+    if (gquery_is_text(c->form) && c->bias != 0 && (c->bias & ~GQUERY_NUMBERED_FLAGS) != GQUERY_NUMBERED)
         return false;
     return c->form < GQUERY_FORMS && c->table < GQUERY_TABLES_MAX;
 }

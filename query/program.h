@@ -71,10 +71,10 @@ typedef enum gquery_form {
  * GQUERY_LOAD reads them, behind all of GQUERY_FILTER and GQUERY_PROBE. GQUERY_E_NUMBERED: a text, with blanks at
  * its end, has more than GQUERY_NUMBERED_BYTES; of the outer table one of a row that passes the filters before the
  * first GQUERY_PROBE. */
-typedef enum gquery_numbered {
-    GQUERY_NUMBERED = 1,
-    GQUERY_NUMBERED_TRIMMED, /* blanks at their ends make no difference */
-} gquery_numbered;
+#define GQUERY_NUMBERED \
+    1 /* a column's bias; with flags of GQUERY_TEXT: of what texts the numbers are */
+#define GQUERY_NUMBERED_FLAGS \
+    (GQUERY_TEXT_TRIMMED | GQUERY_TEXT_LOWER | GQUERY_TEXT_UPPER | GQUERY_TEXT_ASCII)
 
 typedef struct gquery_column {
     uint32_t table; /* 0: the outer one; others are loaded behind their GQUERY_PROBE */
@@ -83,7 +83,7 @@ typedef struct gquery_column {
     uint32_t form; /* gquery_form */
     /* Added to values of GQUERY_I32 and GQUERY_I64, other than the least and the greatest one (infinities): layout
      * 'arrow' counts from 1970. Of GQUERY_DECIMAL: 1: NaN raises GQUERY_E_DECIMAL. Of texts: 0, or
-     * gquery_numbered. */
+     * GQUERY_NUMBERED. */
     int64_t bias;
 } gquery_column;
 
@@ -310,7 +310,7 @@ typedef enum gquery_text {
 /* Of a pattern: it begins with the first piece, ends with the last one; it has one then. */
 #define GQUERY_TEXT_FROM_START 0x400u
 #define GQUERY_TEXT_TO_END 0x800u
-/* One of both at most, of GQUERY_TEXT_IN, GQUERY_TEXT_LIKE and GQUERY_TEXT_WORD: A to Z are taken as a to z, or the other way round. */
+/* One of both at most, of GQUERY_TEXT_IN, GQUERY_TEXT_LIKE, GQUERY_TEXT_WORD and GQUERY_NUMBERED: A to Z are taken as a to z, or the other way round. */
 #define GQUERY_TEXT_LOWER 0x1000u
 #define GQUERY_TEXT_UPPER 0x2000u
 #define GQUERY_TEXT_ASCII \

@@ -232,16 +232,15 @@ static bool launch_number(gquery_query *q, uint32_t i, uint64_t first, uint64_t 
                           uint64_t base, uint64_t marked)
 {
     const gquery_numbers *n = &q->numbers[i];
-    const gquery_number number = {
-        .source = n->source,
-        .first = first,
-        .limit = limit,
-        .marked = marked,
-        .out = n->out - base * sizeof(uint32_t),
-        .texts = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, texts) +
-                 i * sizeof(gquery_texts),
-        .error = q->scan.error,
-        .is_trimmed = q->c->query.program.columns[n->column].bias == GQUERY_NUMBERED_TRIMMED};
+    const gquery_number number = {.source = n->source,
+                                  .first = first,
+                                  .limit = limit,
+                                  .marked = marked,
+                                  .out = n->out - base * sizeof(uint32_t),
+                                  .texts = q->lane->device + GQUERY_CONTROL_AT +
+                                           offsetof(gquery_control, texts) + i * sizeof(gquery_texts),
+                                  .error = q->scan.error,
+                                  .flags = (uint32_t)q->c->query.program.columns[n->column].bias};
 
     return n->source.values == 0 || first >= limit ||
            (launch_present(q, n, first, limit, base) &&
@@ -368,6 +367,7 @@ bool gquery_texts_put(gquery_query *q, uint64_t records, uint64_t count, uint32_
                                       .records = records,
                                       .count = count,
                                       .error = q->scan.error,
+                                      .flags = (uint32_t)w->program.columns[n->column].bias,
                                       .pitch = pitch,
                                       .nulls = nulls,
                                       .null_bit = w->texts[i].key,

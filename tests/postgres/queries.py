@@ -48,6 +48,7 @@ VECTORS = f", v real[]{{}}, w bit({BITS}), code char(4){{}}"
 # Texts; code is behind the vectors, and of one length.
 TEXTS = {"note": "text", "name": "varchar(12)", "tag": 'text COLLATE "C"', "code": "char(4)"}
 TEXT_KEYS = ("tag", "tag", 'note COLLATE "C"', 'name COLLATE "C"', 'code COLLATE "C"', "lower(tag)", 'upper(note) COLLATE "C"')  # of ORDER BY
+TEXT_GROUPS = (*TEXTS, *TEXTS, "lower(tag)", "upper(note)", 'lower(note) COLLATE "C"', 'upper(name COLLATE "C")', "lower(code)")
 OTHERS = (*TEXTS, "v", "w")  # columns of types that the GPU does not compute with
 LETTERS = "aAb B\u00e9\u20ac%_"
 DISTANCES = ("<->", "<#>", "<+>")
@@ -425,7 +426,7 @@ class Query:
         """So many columns that the GPU groups by, a text among them in a third of the queries."""
         keys = self.rng.sample([*more, *(n for n, t in COLUMNS.items() if t not in ("real", "float8"))], count)
         if keys and self.rng.random() < 0.3:
-            keys[0] = self.rng.choice(list(TEXTS))
+            keys[0] = self.rng.choice(TEXT_GROUPS)
         return keys
 
     def distinct_rows(self):
@@ -484,7 +485,7 @@ class Query:
         names = [name for name in names if not name.endswith("jf")]
         aggregates = ["count(*)"] + aggregates + [self.aggregate() for _ in range(rng.choice((0, 1, 2)))]
         if rng.random() < 0.15:
-            aggregates.append(f"count(DISTINCT {rng.choice(names + list(COLUMNS) + list(TEXTS))})")
+            aggregates.append(f"count(DISTINCT {rng.choice(names + list(COLUMNS) + list(TEXT_GROUPS))})")
         keys = self.keys(rng.choice((0, 1, 1, 2)), names)
         text = f"SELECT {', '.join(keys + aggregates)}{source}"
         text += f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""

@@ -55,9 +55,9 @@ BEGIN
     EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
     RETURN plan !~ '"GPU":';
 END $$;
-SELECT query FROM (VALUES ('SELECT count(DISTINCT lower(note)) FROM qg'), ('SELECT string_agg(note, '''') FROM qg'), ('SELECT array_agg(i4 ORDER BY id) FROM qg'),
+SELECT query FROM (VALUES ('SELECT count(DISTINCT initcap(note)) FROM qg'), ('SELECT string_agg(note, '''') FROM qg'), ('SELECT array_agg(i4 ORDER BY id) FROM qg'),
     ('SELECT count(*) FROM qg WHERE note ~ ''note 1'''), ('SELECT count(lower(note)) FROM qg'), ('SELECT f8, count(*) FROM qg GROUP BY f8'),
-    ('SELECT lower(note), count(*) FROM qg GROUP BY 1'), ('SELECT i2, count(*) FROM qg GROUP BY ROLLUP (i2)'),
+    ('SELECT initcap(note), count(*) FROM qg GROUP BY 1'), ('SELECT i2, count(*) FROM qg GROUP BY ROLLUP (i2)'),
     ('SELECT count(*) FROM qg WHERE random() < 2'), ('SELECT count(*) FROM qg WHERE ctid = ''(0,1)'''),
     ('SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY i4) FROM qg'),
     ('SELECT count(*) FROM qg WHERE i4 IN (SELECT i4 FROM qh)'), ('SELECT sum(i4::numeric / 3) FROM qg'), ('SELECT regr_slope(f8, f4) FROM qg'),
