@@ -40,9 +40,10 @@ def start(limit: Optional[int] = None, keep: Optional[int] = None, decay: Option
     return _gvmem.pools_start(option(limit), option(keep), min(decay_ms or 0, 2**32 - 1))
 
 
-def alloc(device: int, size: int, stream: Any) -> int:
+def alloc(device: int, size: int, stream: Any, ordered: bool = True) -> int:
     """The address of a block that work of the stream uses, or work that is ordered behind it; 0 for no bytes. GPUs that can reach
-    each other's memory do, as these frameworks copy between them without a call of their allocators."""
+    each other's memory do, as these frameworks copy between them without a call of their allocators. Not ordered: the stream may
+    be destroyed at any time; the block serves others when the work of the stream that it is freed with is done."""
     if device not in _devices:
         if not _started:
             start()
@@ -53,7 +54,7 @@ def alloc(device: int, size: int, stream: Any) -> int:
                 except NotImplementedError:
                     pass
         _devices.add(device)
-    return _gvmem.pools_alloc(device, size, stream_number(stream))
+    return _gvmem.pools_alloc(device, size, stream_number(stream), ordered)
 
 
 def free(address: int, stream: Any = None) -> None:

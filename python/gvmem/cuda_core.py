@@ -11,13 +11,13 @@ __all__ = ["MemoryResource"]
 
 
 class MemoryResource(cuda.core.MemoryResource):
-    """For the memory of a GPU: buffers are taken and freed in the order of the streams that they are for."""
+    """For the memory of a GPU. What is freed is used again when the work of the stream that it was freed with is done."""
 
     def __init__(self, device: int = 0):
         self._device = device
 
     def allocate(self, size: int, *, stream: Any) -> cuda.core.Buffer:
-        return cuda.core.Buffer.from_handle(_pools.alloc(self._device, size, stream), size, mr=self, stream=stream)
+        return cuda.core.Buffer.from_handle(_pools.alloc(self._device, size, stream, ordered=False), size, mr=self, stream=stream)
 
     def deallocate(self, ptr: Any, size: int, *, stream: Any) -> None:
         _pools.free(int(ptr), stream)

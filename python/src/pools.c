@@ -32,6 +32,7 @@ typedef struct block {
     gvm_stream stream;
     uint64_t capture_id; /* that its free waits for */
     gvm_stream captured; /* by it */
+    bool is_unordered;   /* of no stream */
     size_t used_count;   /* streams besides its own */
     gvm_stream *used;
 } block;
@@ -353,9 +354,10 @@ static gvm_status free_in_heap(const block *b)
 {
     if (b->used_count > 0)
         return gvm_heap_free_after(b->heap, b->address, b->used, b->used_count);
-    /* It belongs to its stream, and stays that stream's. In a capture nothing may be recorded. */
-    return b->heap == b->of->captured ? gvm_heap_free(b->heap, b->address)
-                                      : gvm_heap_free_async(b->heap, b->address, b->stream);
+    /* One of a stream stays that stream's. In a capture nothing may be recorded. */
+    return b->heap == b->of->captured || b->is_unordered
+               ? gvm_heap_free(b->heap, b->address)
+               : gvm_heap_free_async(b->heap, b->address, b->stream);
 }
 
 static void add_late(block *b)
@@ -478,7 +480,16 @@ static void note_block(device_state *d, block *b, gvm_status status)
     pthread_mutex_unlock(&pools_lock);
 }
 
-static int pool_alloc(int device, uint64_t bytes, void *stream, void **out)
+static gvm_status alloc_in_heap(block *b)
+{
+    if (b->bytes > LARGEST_BYTES)
+        return gvm_error_set(GVM_E_NOSPACE, "no block has more than 32 TiB");
+    b->is_unordered = b->is_unordered && b->heap != b->of->captured;
+    return b->is_unordered ? gvm_heap_alloc_tagged(b->heap, b->bytes, "pool", &b->address)
+                           : gvm_heap_alloc_async(b->heap, b->bytes, "pool", b->stream, &b->address);
+}
+
+static int alloc_block(int device, uint64_t bytes, void *stream, bool is_unordered, void **out)
 {
     gvm_status status = pools_check_device(device);
     block *b;
@@ -494,11 +505,10 @@ static int pool_alloc(int device, uint64_t bytes, void *stream, void **out)
         return (int)gvm_error_set(GVM_E_NOMEM, "out of host memory for a block's record");
     b->bytes = bytes;
     b->stream = (gvm_stream)stream;
+    b->is_unordered = is_unordered;
     status = find_heap(device, b->stream, b);
     if (status == GVM_OK) {
-        status = bytes > LARGEST_BYTES
-                     ? gvm_error_set(GVM_E_NOSPACE, "no block has more than 32 TiB")
-                     : gvm_heap_alloc_async(b->heap, bytes, "pool", b->stream, &b->address);
+        status = alloc_in_heap(b);
         note_block(&pools_devices[device], b, status);
     }
     if (status != GVM_OK) {
@@ -508,6 +518,16 @@ static int pool_alloc(int device, uint64_t bytes, void *stream, void **out)
     *out = b->address;
     pools_trace_event('a', *out, bytes, stream);
     return 0;
+}
+
+static int pool_alloc(int device, uint64_t bytes, void *stream, void **out)
+{
+    return alloc_block(device, bytes, stream, false, out);
+}
+
+int pools_alloc_unordered(int device, uint64_t bytes, void *stream, void **out)
+{
+    return alloc_block(device, bytes, stream, true, out);
 }
 
 static int pool_free(void *address)
@@ -539,7 +559,7 @@ static gvm_status add_use_locked(block *b, gvm_stream stream)
     for (size_t i = 0; i < b->used_count; i++)
         if (b->used[i] == stream)
             return GVM_OK;
-    if (stream == b->stream)
+    if (stream == b->stream && !b->is_unordered)
         return GVM_OK;
     if (stream == PER_THREAD)
         return gvm_error_set(GVM_E_NOTSUP, PER_THREAD_TEXT);

@@ -115,6 +115,10 @@ typedef struct pools_options {
 
 extern const pool_calls pools;
 
+/* For streams that may be destroyed without a word: a block is no stream's, and work that is freed with it by pools.use() is
+ * waited for by an event, of the stream that it was taken for, too. What is taken in a capture is as by pools.alloc(). */
+int pools_alloc_unordered(int device, uint64_t bytes, void *stream, void **out);
+
 /* For devices whose first block is still to come. */
 void pools_choose(const pools_options *options);
 #endif

@@ -45,11 +45,13 @@ PyObject *pools_alloc(PyObject *Py_UNUSED(module), PyObject *arguments)
     stream_argument stream = {false, NULL};
     uint64_t bytes;
     void *address;
-    int status, device;
+    int status, device, is_ordered;
 
-    if (!PyArg_ParseTuple(arguments, "iO&O&", &device, get_u64, &bytes, get_stream, &stream))
+    if (!PyArg_ParseTuple(arguments, "iO&O&p", &device, get_u64, &bytes, get_stream, &stream,
+                          &is_ordered))
         return NULL;
-    WITHOUT_GIL(status = pools.alloc(device, bytes, stream.stream, &address));
+    WITHOUT_GIL(status = (is_ordered ? pools.alloc : pools_alloc_unordered)(device, bytes,
+                                                                            stream.stream, &address));
     return status == 0 ? PyLong_FromVoidPtr(address) : raise_status();
 }
 

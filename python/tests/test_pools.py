@@ -1,10 +1,13 @@
 """Memory of RMM and cuda.core from heaps: what their classes are given and ask for. These stand-ins have the interface alone, as the packages need a real GPU."""
+import ctypes
 import importlib
 import sys
 import types
 
 import pytest
 
+import gvmem
+from conftest import MIB
 from gvmem import _pools
 
 
@@ -57,16 +60,37 @@ def check(take, give):
         _pools.free(second)
 
 
-def test_rmm_takes_and_frees_by_callbacks(module):
+def test_rmm_takes_and_frees_by_callbacks(module, streams):
     resource = module("rmm", "rmm.mr", CallbackMemoryResource=Callbacks).resource()
     assert resource.allocate(0, None) == 0
     check(lambda size: resource.allocate(size, None), lambda address, size: resource.deallocate(address, size, None))
+    check_streams_that_go(streams, resource.allocate, resource.deallocate)
 
 
-def test_cuda_core_takes_and_frees_by_a_memory_resource(module):
+@pytest.fixture
+def streams():
+    driver, context = ctypes.CDLL(gvmem.driver().path), ctypes.c_void_p()
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and driver.cuCtxSetCurrent(context) == 0
+    made = [ctypes.c_void_p() for _ in range(3)]
+    for stream in made:
+        assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
+    yield driver, made
+    assert driver.cuDevicePrimaryCtxRelease_v2(0) == 0
+
+
+def check_streams_that_go(streams, take, give):
+    """What was freed on a stream that is destroyed then serves others: these packages do not say that it was."""
+    driver, made = streams
+    for stream in made:
+        give(take(150 * MIB, stream.value), 150 * MIB, stream.value)  # of 256
+        assert driver.cuStreamDestroy_v2(stream) == 0
+
+
+def test_cuda_core_takes_and_frees_by_a_memory_resource(module, streams):
     resource = module("cuda_core", "cuda.core", MemoryResource=object, Buffer=Handle).MemoryResource()
     assert resource.device_id == 0 and resource.is_device_accessible and not resource.is_host_accessible
     buffer = resource.allocate(64, stream=None)
     assert buffer.size == 64 and buffer.memory_resource is resource
     resource.deallocate(buffer.handle, 64, stream=None)
     check(lambda size: resource.allocate(size, stream=None).handle, lambda address, size: resource.deallocate(address, size, stream=None))
+    check_streams_that_go(streams, lambda size, stream: resource.allocate(size, stream=stream).handle, lambda address, size, stream: resource.deallocate(address, size, stream=stream))
