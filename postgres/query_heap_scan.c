@@ -469,7 +469,7 @@ explain_join(CustomScanState *node, List *ancestors, ExplainState *es)
 	if (!has_rows(state))
 		gstore_explain_expressions(plan, "GPU Group Key", state->query.keys, es);
 	gstore_explain_expressions(plan, "GPU Aggregate", state->query.aggregates, es);
-	if (es->analyze)
+	if (gstore_scan_has_figures(plan, es))
 	{
 		ExplainPropertyInteger("GPU Batches", NULL, state->batches, es);
 		gstore_run_explain(&state->run, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,

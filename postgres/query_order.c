@@ -831,7 +831,7 @@ explain_order(ForeignScanState *node, ExplainState *es)
 	gstore_explain_order(node, state->query.keys, state->query.directions, es);
 	gstore_explain_expressions(&node->ss.ps, "GPU Filter", state->query.filters, es);
 	gstore_explain_expressions(&node->ss.ps, "Row Filter", lthird(plan->fdw_exprs), es);
-	if (!es->analyze)
+	if (!gstore_scan_has_figures(&node->ss.ps, es))
 		return;
 	gstore_run_explain(&state->run, state->local, "GPU Rows Listed", es);
 	ExplainPropertyInteger("Bytes Moved", NULL, (int64) state->bytes, es);

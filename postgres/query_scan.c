@@ -426,7 +426,7 @@ explain_query(ForeignScanState *node, ExplainState *es)
 	gstore_explain_expressions(&node->ss.ps, "GPU Having", state->query.having, es);
 	if (state->query.order != NIL)
 		gstore_explain_order(node, state->query.order, state->query.order_directions, es);
-	if (!es->analyze)
+	if (!gstore_scan_has_figures(&node->ss.ps, es))
 		return;
 	gstore_run_explain(&state->run, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
 					   has_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);

@@ -934,7 +934,7 @@ gstoreExplainForeignScan(ForeignScanState *node, ExplainState *es)
 	explain_quals(node, "GPU Filter", lthird(plan->fdw_exprs), es);
 	explain_quals(node, "Scan Filter", linitial(plan->fdw_exprs), es);
 	explain_columns(node, list_concat_unique_int(list_copy(wanted), tested), es);
-	if (!es->analyze || state == NULL)
+	if (!gstore_scan_has_figures(&node->ss.ps, es) || state == NULL)
 		return;
 	if (linitial(plan->fdw_exprs) != NIL)
 		ExplainPropertyInteger("Rows Removed by Scan Filter", NULL, (int64) state->counts.filtered, es);

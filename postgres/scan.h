@@ -2,6 +2,9 @@
 #ifndef GSTORE_SCAN_H
 #define GSTORE_SCAN_H
 
+#include "commands/explain.h"
+#include "executor/instrument.h"
+
 #include "postgres/store.h"
 
 /* Of what was committed, and of what this transaction added behind. */
@@ -40,6 +43,13 @@ extern gstore_output *gstore_output_create(int columns);
 extern void gstore_output_begin(gstore_output *output, const gstore_batch *batch,
 								const gstore_view *view, const int *indexes, int count);
 extern void gstore_output_fill(const gstore_output *output, uint64 place, TupleTableSlot *slot);
+
+/* Whether EXPLAIN says what it did: as of PostgreSQL's own nodes not of one that was never executed, but in formats for programs. */
+static inline bool
+gstore_scan_has_figures(const PlanState *node, const ExplainState *es)
+{
+	return es->analyze && (es->format != EXPLAIN_FORMAT_TEXT || node->instrument->nloops > 0);
+}
 
 /* SERIALIZABLE: notes what a reader did not see, and who has read what is about to change. */
 extern void gstore_note_read(Relation relation, Snapshot snapshot);

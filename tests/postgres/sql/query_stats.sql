@@ -124,5 +124,24 @@ SELECT explained('SELECT note, name FROM sq JOIN si USING (k)');
 SELECT explained('SELECT count(*) FROM sq WHERE ' || string_agg('k + ' || i || ' > id', ' OR ')) FROM generate_series(1, 400) i;
 SELECT explained('SELECT count(*) FROM sq WHERE note = ''a''');
 \set VERBOSITY default
+-- What is never executed has no figures, but for programs.
+CREATE TABLE sh AS SELECT i % 7 AS k FROM generate_series(1, 1000) i;
+ANALYZE sh;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_nestloop = off;
+SET enable_sort = off;
+\set unasked 'SELECT CASE x WHEN 1 THEN 1 WHEN 2 THEN (SELECT count(*) FROM sq WHERE k > 5) WHEN 3 THEN (SELECT id FROM sq ORDER BY k DESC, id LIMIT 1) WHEN 4 THEN (SELECT max(length(note)) FROM sq WHERE k = 3 AND note ~ ''1'') WHEN 5 THEN (SELECT count(*) FROM sh JOIN si USING (k)) END FROM generate_series(1, 1) x'
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) :unasked;
+CREATE FUNCTION figures(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    plan text;
+BEGIN
+    EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
+    RETURN QUERY SELECT f[1] FROM regexp_matches(plan, '"(GPU[A-Za-z ]*|Batches|Bytes Moved)": 0', 'g') f ORDER BY 1;
+END $$;
+SELECT figures, count(*) FROM figures(:'unasked') GROUP BY 1 ORDER BY 1;
+DROP FUNCTION figures;
+DROP TABLE sh;
 DROP FUNCTION planned, counted, explained;
 DROP FOREIGN TABLE sq, si;
