@@ -8,7 +8,7 @@
 
 #define SPARE_PART 8 /* of its budget a device lends all but one such part */
 
-static bool may_lend(const gvmi_machine *m, uint32_t lender, const keep_object *object)
+bool gvmi_keep_may_lend(const gvmi_machine *m, uint32_t lender, const keep_object *object)
 {
     const keep_device *device = &m->devices[lender];
     const uint64_t kept_bytes = device->place.budget_bytes / SPARE_PART;
@@ -25,7 +25,7 @@ uint32_t gvmi_keep_borrow_frame(gvmi_machine *m, const keep_object *object, bool
     if (object->on_host || object->has_regions) /* the CPU is to have it */
         return 0;
     for (uint32_t d = 0; d < m->config.device_count; d++)
-        if (may_lend(m, d, object) &&
+        if (gvmi_keep_may_lend(m, d, object) &&
             (best == NULL || gvmi_keep_room_bytes(&m->devices[d].place) > gvmi_keep_room_bytes(best)))
             best = &m->devices[d].place;
     return best != NULL ? gvmi_keep_take_lent_frame(m, object, best->device, make) : 0;

@@ -3,7 +3,7 @@
  *     out:  DEVICE -(copy, unless clean)-> OUT_MAP -(all openings have answered)-> AWAY
  *     in:   AWAY -(room)-> -(copy)-> IN_MAP -(all openings have answered)-> DEVICE, clean if it was on the host
  *               -(no room, or the copy failed)-> STAY_MAP -(all openings have answered)-> AWAY
- *     renew:  either -(copy)-> RENEW_MAP -(all openings have answered)-> as before, in another frame (AWAY, of any place)
+ *     renew:  either -(copy)-> RENEW_MAP -(all openings have answered)-> as before, in another frame (AWAY: of the host or its lender)
  *     recall:  as in, with a frame from the beginning; or as renew, from lent memory to the host
  *     cut:  either -> CUT -(all openings have answered)-> gone, with the others of its object (shrink.c)
  *
@@ -182,7 +182,7 @@ static bool start_renew_to(gvmi_machine *m, keep_object *object, uint32_t index,
     return true;
 }
 
-/* From the host, or from lent memory, to the host; or to lent memory. */
+/* From the host, or from lent memory, to the host. */
 static bool start_renew_to_host(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     bool make;
@@ -191,11 +191,15 @@ static bool start_renew_to_host(gvmi_machine *m, keep_object *object, uint32_t i
     return frame != 0 && start_renew_to(m, object, index, frame, make);
 }
 
+/* To another frame of its lender, which copies: others do not reach that one's memory, perhaps, nor the host's frame. */
 static bool start_renew_to_lent(gvmi_machine *m, keep_object *object, uint32_t index)
 {
+    const uint32_t lender = object->chunks[index].lent - 1u;
     bool make;
-    const uint32_t frame = gvmi_keep_borrow_frame(m, object, &make);
+    uint32_t frame = 0;
 
+    if (object->chunks[index].lent != 0 && gvmi_keep_may_lend(m, lender, object))
+        frame = gvmi_keep_take_lent_frame(m, object, lender, &make);
     return frame != 0 && start_renew_to(m, object, index, frame, make);
 }
 

@@ -726,7 +726,8 @@ void gvmi_keep_ahead_done(gvmi_machine *m, uint32_t frame, gvm_status status);
 bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
 
 /* ---- lend.c */
-/* A frame for a chunk of the object, of the device that has most to spare; 0: none lends one. */
+/* Does the device lend a frame for a chunk of the object? One, of that which has most to spare; 0: none does. */
+bool gvmi_keep_may_lend(const gvmi_machine *m, uint32_t lender, const keep_object *object);
 uint32_t gvmi_keep_borrow_frame(gvmi_machine *m, const keep_object *object, bool *make);
 /* Likewise, or a host frame. */
 uint32_t gvmi_keep_take_away_frame(gvmi_machine *m, const keep_object *object, bool *make);

@@ -274,7 +274,9 @@ static inline void run(fixture *w)
         case GVMI_ACTION_KILL: find_actor(w, action.client)->killed = true; break;
         case GVMI_ACTION_FORGET: forget(w, find_actor(w, action.client)); break;
         case GVMI_ACTION_LOG: w->lines++; break;
-        default:
+        default: /* the device of the target copies: it has its own host memory mapped, no other one's */
+            assert_true(action.kind != GVMI_ACTION_COPY || action.from.tier == GVM_TIER_DEVICE ||
+                        action.from.device == action.to.device);
             assert_true(w->job_count < sizeof w->jobs / sizeof w->jobs[0]);
             w->jobs[w->job_count++] = action.job;
             if (!w->hold_jobs)

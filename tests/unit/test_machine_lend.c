@@ -361,6 +361,39 @@ static void chunks_of_a_writer_that_is_cut_off_go_to_other_lent_memory(void **st
     end_fixture(&w);
 }
 
+/* The lender does not have the host's frames, and there are no others for two of the chunks. */
+static void chunks_of_a_writer_that_is_cut_off_go_from_the_host_to_no_lender(void **state)
+{
+    fixture w;
+    actor *a, *b;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_lending(&w, 4, 16, 2);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create_on_second(&w, a, "/y", 14, &y), GVM_OK);
+    assert_int_equal(create(&w, a, "/x", 6, 0666, &x), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &b->slot), GVM_OK);
+    map_object(&w, a, x);
+    check_places(&w, a, x, 4, 0, 2);
+    acquire(&w, b, b->slot, GVM_LEASE_WRITE);
+    drop_object(&w, a, "/y");
+    close_slot(&w, a, y);
+    gvmi_machine_violation(w.machine, b->number, "the test says so");
+    run(&w);
+    ask(&w, a, x, GVM_LEASE_READ, -1);
+    assert_false(granted(a));
+    check_places(&w, a, x, 0, 4, 2);
+    gvmi_machine_exited(w.machine, b->number);
+    b->forgotten = true;
+    run(&w);
+    assert_true(granted(a));
+    take(&w, a, x, GVM_LEASE_READ);
+    give(&w, a, x, GVM_LEASE_READ);
+    end_fixture(&w);
+}
+
 /* The copy to the host fails, whenever it is made. */
 static void recall_that_fails_is_not_repeated_and_the_growth_ends(void **state)
 {
@@ -594,6 +627,7 @@ int main(void)
         cmocka_unit_test(lent_memory_that_has_nowhere_to_go_is_no_room),
         cmocka_unit_test(lent_memory_that_has_a_place_on_the_host_is_room_as_far_as_that_goes),
         cmocka_unit_test(chunks_of_a_writer_that_is_cut_off_go_to_other_lent_memory),
+        cmocka_unit_test(chunks_of_a_writer_that_is_cut_off_go_from_the_host_to_no_lender),
         cmocka_unit_test(recall_that_fails_is_not_repeated_and_the_growth_ends),
         cmocka_unit_test(lender_lends_nothing_while_its_own_chunks_wait),
         cmocka_unit_test(lower_budget_of_the_lender_recalls),
