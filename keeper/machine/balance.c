@@ -1,6 +1,9 @@
 /* What moves though no client asks for it: chunks in memory that a device lends and wants back, what is beyond a
- * budget, and what gains by being on its device. */
-#include "keeper/machine/state.h"
+ * budget, and what gains by being on its device, or by being in memory that another one lends. */
+#include "keeper/machine/lend.h"
+
+#define LEND_BYTES (256ull << 20) /* of an object, in a look: it gets no lease meanwhile */
+#define LEND_TRIES 8u             /* objects looked at */
 
 /* ---- lent memory */
 
@@ -9,6 +12,7 @@ static uint64_t recall(gvmi_machine *m, keep_device *lender, uint64_t bytes)
 {
     uint64_t begun_bytes = 0, looks = 0;
 
+    gvmi_keep_unsettle_lender(m, lender);
     for (keep_object *object = m->borrowers;
          object != NULL && begun_bytes < bytes && looks < KEEP_LOOKS_MAX;
          object = object->borrowers_next) {
@@ -56,20 +60,53 @@ static void demote_over_budget(gvmi_machine *m, keep_device *device)
     gvmi_keep_take_victims(m, NULL, &plan);
 }
 
-static void promote_planned(gvmi_machine *m, keep_device *device)
+/* False: nothing gains, or it cannot be moved now. */
+static bool promote_planned(gvmi_machine *m, keep_device *device)
 {
     gvmi_policy_plan plan;
-    keep_object *object = gvmi_keep_plan_next(m, device, &plan);
+    keep_object *object = gvmi_keep_plan_next(m, device, gvmi_keep_own_room_bytes(m, device), &plan);
 
     if (object == NULL)
-        return;
+        return false;
     if (object->first_wait != NULL || object->has_regions || object->in_failed ||
         !gvmi_keep_freeze(m, object)) {
         object->item.pinned = true; /* until the next look: others may gain, too */
-        return;
+        return false;
     }
     (void)gvmi_keep_bring(m, object, &plan);
     gvmi_keep_mark(m, object);
+    return true;
+}
+
+/* Has the object chunks on the host alone that another device may lend memory for? */
+static bool may_borrow(const keep_object *object)
+{
+    return object->device_chunks + object->lent_chunks < object->chunk_count && !object->on_host &&
+           !object->has_regions && !object->fenced && object->first_wait == NULL;
+}
+
+/* Moves chunks from the host to memory that others lend: of the object that would be brought to the device if that were
+ * larger by as much. */
+static void lend_planned(gvmi_machine *m, keep_device *device)
+{
+    const uint64_t bytes = gvmi_keep_settled_bytes(m, device);
+    keep_object *passed_over[LEND_TRIES], *object = NULL;
+    gvmi_policy_plan plan;
+    unsigned count = 0;
+
+    while (bytes > 0 && count < LEND_TRIES &&
+           (object = gvmi_keep_plan_next(m, device, bytes, &plan)) != NULL &&
+           !(may_borrow(object) && gvmi_keep_freeze(m, object))) {
+        object->item.pinned = true; /* for the next plan */
+        passed_over[count++] = object;
+        object = NULL;
+    }
+    while (count > 0)
+        passed_over[--count]->item.pinned = false;
+    if (object == NULL)
+        return;
+    gvmi_keep_lend_chunks(m, object, LEND_BYTES);
+    gvmi_keep_mark(m, object); /* ends the freeze at once if nothing could be begun */
 }
 
 void gvmi_keep_rebalance(gvmi_machine *m)
@@ -77,11 +114,12 @@ void gvmi_keep_rebalance(gvmi_machine *m)
     for (uint32_t d = 0; d < m->config.device_count; d++) {
         keep_device *device = &m->devices[d];
 
+        gvmi_keep_look_at_lender(m, device);
         if (device->first_room != NULL || device->leaving_bytes > 0)
             continue;
         if (device->place.used_bytes > device->place.budget_bytes)
             demote_over_budget(m, device);
-        else
-            promote_planned(m, device);
+        else if (!promote_planned(m, device))
+            lend_planned(m, device);
     }
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keeper/machine/state.h"
+#include "keeper/machine/lend.h"
 
 static uint64_t new_bytes(const keep_object *object, const keep_growth *growth)
 {

@@ -3,32 +3,88 @@
  * A device lends what its own objects leave of its budget, but for a part (SPARE_PART) that is left for their
  * growth, and nothing while one of their chunks waits for a frame. To its own policy lent memory counts as room:
  * what is wanted of it is recalled (balance.c), as far as nobody has a lease on the objects that have chunks there, and
- * these have another place to go. */
-#include "keeper/machine/state.h"
+ * these have another place to go.
+ *
+ * What is on the host comes to a lender that has had twice as much to spare as it keeps, and wanted nothing back, for
+ * lend_after_ms: so a recall and this do not follow each other more often than that. */
+#include "keeper/machine/lend.h"
 
-#define SPARE_PART 8 /* of its budget a device lends all but one such part */
+#define SPARE_PART 8    /* of its budget a device lends all but one such part */
+#define SETTLED_PARTS 2 /* what is on the host comes to it while it has more than so many */
+
+static bool lends_to(const gvmi_machine *m, uint32_t lender, uint32_t device)
+{
+    return (m->config.devices[device].lenders >> lender & 1) != 0;
+}
+
+/* What a device has beyond so many parts of its budget. */
+static uint64_t spare_bytes(const keep_device *device, uint64_t parts)
+{
+    const uint64_t room_bytes = gvmi_keep_room_bytes(&device->place);
+    const uint64_t kept_bytes = device->place.budget_bytes / SPARE_PART * parts;
+
+    return device->first_room == NULL && room_bytes > kept_bytes ? room_bytes - kept_bytes : 0;
+}
+
+static uint64_t settled_bytes(const gvmi_machine *m, const keep_device *lender)
+{
+    return m->now_ns - lender->settled_ns >= m->config.lend_after_ms * 1000000ll
+               ? spare_bytes(lender, SETTLED_PARTS)
+               : 0;
+}
 
 bool gvmi_keep_may_lend(const gvmi_machine *m, uint32_t lender, const keep_object *object)
 {
-    const keep_device *device = &m->devices[lender];
-    const uint64_t kept_bytes = device->place.budget_bytes / SPARE_PART;
-
-    return (m->config.devices[object->device].lenders >> lender & 1) != 0 &&
-           device->first_room == NULL &&
-           gvmi_keep_room_bytes(&device->place) >= object->chunk_bytes + kept_bytes;
+    return lends_to(m, lender, object->device) &&
+           spare_bytes(&m->devices[lender], 1) >= object->chunk_bytes;
 }
 
-uint32_t gvmi_keep_borrow_frame(gvmi_machine *m, const keep_object *object, bool *make)
+static uint32_t borrow(gvmi_machine *m, const keep_object *object, bool settled, bool *make)
 {
     const keep_place *best = NULL;
 
     if (object->on_host || object->has_regions) /* the CPU is to have it */
         return 0;
-    for (uint32_t d = 0; d < m->config.device_count; d++)
-        if (gvmi_keep_may_lend(m, d, object) &&
-            (best == NULL || gvmi_keep_room_bytes(&m->devices[d].place) > gvmi_keep_room_bytes(best)))
-            best = &m->devices[d].place;
+    for (uint32_t d = 0; d < m->config.device_count; d++) {
+        const keep_device *device = &m->devices[d];
+        const uint64_t bytes = settled ? settled_bytes(m, device) : spare_bytes(device, 1);
+
+        if (lends_to(m, d, object->device) && bytes >= object->chunk_bytes &&
+            (best == NULL || gvmi_keep_room_bytes(&device->place) > gvmi_keep_room_bytes(best)))
+            best = &device->place;
+    }
     return best != NULL ? gvmi_keep_take_lent_frame(m, object, best->device, make) : 0;
+}
+
+uint32_t gvmi_keep_borrow_frame(gvmi_machine *m, const keep_object *object, bool *make)
+{
+    return borrow(m, object, false, make);
+}
+
+uint32_t gvmi_keep_borrow_settled(gvmi_machine *m, const keep_object *object, bool *make)
+{
+    return borrow(m, object, true, make);
+}
+
+uint64_t gvmi_keep_settled_bytes(const gvmi_machine *m, const keep_device *device)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t d = 0; d < m->config.device_count; d++)
+        if (lends_to(m, d, device->place.device))
+            bytes += settled_bytes(m, &m->devices[d]);
+    return bytes;
+}
+
+void gvmi_keep_unsettle_lender(gvmi_machine *m, keep_device *lender)
+{
+    lender->settled_ns = m->now_ns;
+}
+
+void gvmi_keep_look_at_lender(gvmi_machine *m, keep_device *lender)
+{
+    if (lender->leaving_bytes > 0 || spare_bytes(lender, SETTLED_PARTS) == 0)
+        gvmi_keep_unsettle_lender(m, lender);
 }
 
 uint32_t gvmi_keep_take_away_frame(gvmi_machine *m, const keep_object *object, bool *make)
@@ -43,7 +99,7 @@ uint64_t gvmi_keep_reach_bytes(const gvmi_machine *m, const keep_object *object)
     uint64_t bytes = m->devices[object->device].place.limit_bytes;
 
     for (uint32_t d = 0; d < m->config.device_count && !object->on_host; d++)
-        if ((m->config.devices[object->device].lenders >> d & 1) != 0)
+        if (lends_to(m, d, object->device))
             bytes += m->devices[d].place.limit_bytes;
     return bytes;
 }

@@ -19,6 +19,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <gvmem/buffer.h> /* gvm_tier */
+
 #include "keeper/protocol/wire.h"
 #include "keeper/protocol/words.h"
 
@@ -41,6 +43,7 @@ typedef struct gvmi_machine_config {
     gvmi_machine_device devices[GVMI_DEVICES_MAX];
     uint64_t host_budget_bytes;
     uint64_t host_ahead_bytes, device_keep_bytes;
+    uint32_t lend_after_ms; /* for so long a device has had memory to spare: it is lent for what is on the host */
     uint64_t quota_bytes; /* UINT64_MAX: no limit */
     uint32_t clients_max, objects_max;
     uint32_t revoke_limit_ms, lease_limit_ms; /* 0: never, for the latter */
@@ -124,6 +127,15 @@ typedef struct gvmi_action {
     uint64_t offset_bytes;                  /* SNAPSHOT */
     char reason[GVMI_WIRE_TEXT_BYTES + 56]; /* CUT, LOG */
 } gvmi_action;
+
+/* The device that makes, copies and zeroes: that of the target, or the one that has the host memory mapped that is copied. It
+ * has what devices that lend to it, or borrow from it, have. */
+static inline uint32_t gvmi_action_device(const gvmi_action *action)
+{
+    return action->kind == GVMI_ACTION_COPY && action->from.tier == GVM_TIER_HOST
+               ? action->from.device
+               : action->to.device;
+}
 
 /* Takes the oldest action out. False: there is none. */
 bool gvmi_machine_next(gvmi_machine *machine, gvmi_action *out);

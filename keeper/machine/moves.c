@@ -5,6 +5,7 @@
  *               -(no room, or the copy failed)-> STAY_MAP -(all openings have answered)-> AWAY
  *     renew:  either -(copy)-> RENEW_MAP -(all openings have answered)-> as before, in another frame (AWAY: of the host or its lender)
  *     recall:  as in, with a frame from the beginning; or as renew, from lent memory to the host
+ *     lend:  as renew, from the host to lent memory
  *     cut:  either -> CUT -(all openings have answered)-> gone, with the others of its object (shrink.c)
  *
  * `where` changes, and a new stamp is given, at the moment the MAP is decided on: who maps the chunk from then on
@@ -14,8 +15,8 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "keeper/machine/lend.h"
 #include "keeper/machine/probes.h"
-#include "keeper/machine/state.h"
 
 static keep_device *device_of(gvmi_machine *m, const keep_object *object)
 {
@@ -191,7 +192,7 @@ static bool start_renew_to_host(gvmi_machine *m, keep_object *object, uint32_t i
     return frame != 0 && start_renew_to(m, object, index, frame, make);
 }
 
-/* To another frame of its lender, which copies: others do not reach that one's memory, perhaps, nor the host's frame. */
+/* To another frame of its lender, which copies: others do not reach that one's memory, perhaps. */
 static bool start_renew_to_lent(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     const uint32_t lender = object->chunks[index].lent - 1u;
@@ -406,6 +407,25 @@ uint64_t gvmi_keep_recall_chunks(gvmi_machine *m, keep_object *object, const kee
     return begun_bytes;
 }
 
+void gvmi_keep_lend_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes)
+{
+    uint64_t begun_bytes = 0;
+
+    GVM_ASSERT(object->lease_state == KEEP_FROZEN);
+    for (uint32_t i = 0; i < object->chunk_count && begun_bytes < bytes; i++) {
+        const keep_chunk *chunk = &object->chunks[i];
+        bool make;
+        uint32_t frame;
+
+        if (chunk->where != KEEP_AWAY || chunk->lent != 0 || chunk->op != KEEP_OP_NONE)
+            continue;
+        frame = gvmi_keep_borrow_settled(m, object, &make);
+        if (frame == 0 || !start_renew_to(m, object, i, frame, make))
+            break;
+        begun_bytes += object->chunk_bytes;
+    }
+}
+
 /* ---- out of frames that have writers */
 
 static bool start_renew(gvmi_machine *m, keep_object *object, uint32_t index)
@@ -534,6 +554,9 @@ static void finish_duplicate_copy(gvmi_machine *m, keep_object *object, uint32_t
 
     GVM_ASSERT(!chunk->clean);
     if (status != GVM_OK) {
+        if (gvmi_keep_is_lent(m, chunk->twin_frame)) /* the lender has less memory than its budget says */
+            gvmi_keep_unsettle_lender(
+                m, &m->devices[gvmi_keep_frame(m, chunk->twin_frame)->spec.device]);
         gvmi_keep_give_frame(m, chunk->twin_frame, made);
         chunk->twin_frame = 0;
         object->evict_cause = status;

@@ -1,5 +1,5 @@
 /* What the policy would move, without victims that are leased. */
-#include "keeper/machine/state.h"
+#include "keeper/machine/lend.h"
 
 /* Pins those victims of a plan that cannot be evicted, as they are leased, for a while. Also
  * records what the others were acquired for. True: the plan is to be made again. */
@@ -42,10 +42,10 @@ void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_
     object->item.pinned = was_pinned;
 }
 
-keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, gvmi_policy_plan *plan)
+keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, uint64_t room_bytes,
+                                 gvmi_policy_plan *plan)
 {
     keep_pins pins = {.count = 0};
-    const uint64_t room_bytes = gvmi_keep_own_room_bytes(m, device);
     unsigned tries = 0;
     gvmi_policy_item *item;
 

@@ -9,7 +9,7 @@
  * left are listed, and served after the visits of a turn, each for a part, in rotation. */
 #include <stdlib.h>
 
-#include "keeper/machine/state.h"
+#include "keeper/machine/lend.h"
 
 #define SERVED_EACH_MAX 32u /* of an object, before the next */
 

@@ -17,7 +17,7 @@
  *   fence.c     what clients hold that were cut off
  *   shrink.c    chunks given back from the end
  *   plans.c     what the policy would move
- *   lend.c      memory that devices lend each other
+ *   lend.c      memory that devices lend each other (lend.h)
  *   room.c      frames and budgets
  *   waits.c     the queues of requests
  *   permits.c   lease states, permits, lease words
@@ -527,6 +527,7 @@ typedef struct keep_device {
     keep_room *first_room, *last_room;
     uint64_t wanted_bytes;  /* of the chunks in that queue */
     uint64_t leaving_bytes; /* of its frames that chunks are about to leave: room may come */
+    int64_t settled_ns; /* since when it has had so much to spare that what is on the host may come to it */
     bool recall_short; /* until the next look: not all that was wanted back could be recalled */
     uint32_t arriving; /* chunks with an IN and a frame: then their host frames can be done without */
     uint64_t evictions, promotions, evicted_bytes, promoted_bytes;
@@ -725,18 +726,6 @@ void gvmi_keep_make_ahead(gvmi_machine *m);
 void gvmi_keep_ahead_done(gvmi_machine *m, uint32_t frame, gvm_status status);
 bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
 
-/* ---- lend.c */
-/* Does the device lend a frame for a chunk of the object? One, of that which has most to spare; 0: none does. */
-bool gvmi_keep_may_lend(const gvmi_machine *m, uint32_t lender, const keep_object *object);
-uint32_t gvmi_keep_borrow_frame(gvmi_machine *m, const keep_object *object, bool *make);
-/* Likewise, or a host frame. */
-uint32_t gvmi_keep_take_away_frame(gvmi_machine *m, const keep_object *object, bool *make);
-/* What the object's device and its lenders have together. */
-uint64_t gvmi_keep_reach_bytes(const gvmi_machine *m, const keep_object *object);
-/* What the device lends to the object, if nobody has a lease there; its room, with all that can be recalled. */
-uint64_t gvmi_keep_recallable_bytes(const keep_object *object, const keep_device *lender);
-uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *device);
-
 /* ---- permits.c */
 bool gvmi_keep_step(keep_lease_state state, keep_lease_event event, keep_lease_state *next);
 /* Changes the object's state, where the permits are as they should be. */
@@ -787,7 +776,8 @@ void gvmi_keep_expire_waits_of(gvmi_machine *m, const keep_client *client);
 /* What the policy would bring in, without victims that are leased. */
 void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan);
 /* Likewise: the object that gains most, or NULL; and what is to go if so much must. */
-keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, gvmi_policy_plan *plan);
+keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, uint64_t room_bytes,
+                                 gvmi_policy_plan *plan);
 void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes,
                            gvmi_policy_plan *plan);
 
@@ -851,6 +841,8 @@ uint64_t gvmi_keep_recall_chunks(gvmi_machine *m, keep_object *object, const kee
                                  uint64_t bytes, bool *host_full);
 /* Likewise all chunks that are not on the host, to the host. */
 void gvmi_keep_move_to_host(gvmi_machine *m, keep_object *object, bool *host_full);
+/* Likewise so many bytes of those on the host, to memory that was to spare for a while. */
+void gvmi_keep_lend_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes);
 /* Begins to move chunks from the device of a FROZEN object. to_host: not to memory that another device lends. */
 uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool to_host,
                                 bool *host_full);

@@ -89,7 +89,7 @@ static void execute_action(gvm_keeper *server, gvmi_action *action)
     case GVMI_ACTION_MAKE:
     case GVMI_ACTION_COPY:
     case GVMI_ACTION_ZERO:
-        status = gvmi_mover_submit(server->movers[action->to.device], action);
+        status = gvmi_mover_submit(server->movers[gvmi_action_device(action)], action);
         if (status != GVM_OK)
             gvmi_machine_job_done(server->machine, action->job, status);
         break;
@@ -114,8 +114,8 @@ void gvmi_server_act(gvm_keeper *server)
 /* Memory that could not be made: once for each reason, until some could be. */
 static void log_job(gvm_keeper *server, const gvmi_job *job)
 {
-    const int32_t ordinal = server->config.devices[job->device].ordinal;
-    gvm_status *failure = &server->make_failure[job->device][job->to.tier];
+    const int32_t ordinal = server->config.devices[job->to.device].ordinal;
+    gvm_status *failure = &server->make_failure[job->to.device][job->to.tier];
     const bool same = *failure == job->status;
     char size[32];
 

@@ -26,6 +26,7 @@
 _Static_assert(GVM_KEEPER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 
 #define REVOKE_TIMEOUT_MS 10000u
+#define LEND_AFTER_MS 10000u
 #define DEVICE_KEEP_BYTES (256 * GVMI_MIB)
 #define FDS_APART 64      /* of the process, for what is neither a frame's nor a client's */
 #define FRAME_FDS_FEW 512 /* fewer are worth a line in the log */
@@ -94,6 +95,7 @@ static void fill_config(gvm_keeper *server, const gvm_keeper_options *o)
     config->objects_max = GVMI_OBJECTS_MAX;
     config->revoke_limit_ms = o->revoke_limit_ms != 0 ? o->revoke_limit_ms : REVOKE_TIMEOUT_MS;
     config->lease_limit_ms = o->lease_limit_ms;
+    config->lend_after_ms = LEND_AFTER_MS;
     config->fence_kills = o->fence == GVM_FENCE_KILL;
     config->restrict_others = (o->flags & GVM_KEEPER_RESTRICT_OTHERS) != 0;
     config->unread = gvmi_connection_has_input;

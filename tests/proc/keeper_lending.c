@@ -30,8 +30,9 @@
 #define LARGE_CHUNKS 12u /* more than its device has */
 #define HOST_CHUNKS 32u
 #define SETTLE_MS 20000
-#define CHILD_MS 240000 /* of a child that reads, on a busy machine */
-#define READS 12u       /* of a reader, while its chunks come and go */
+#define COME_BACK_MS 120000 /* of which the keeper waits 10 s */
+#define CHILD_MS 240000     /* of a child that reads, on a busy machine */
+#define READS 12u           /* of a reader, while its chunks come and go */
 
 /* ---- what a child does, and answers */
 
@@ -363,6 +364,26 @@ static bool lender_that_grows_has_its_memory_back_and_nothing_is_lost(void)
     return end() && good;
 }
 
+/* The keeper waits for ten seconds in which the lender wants nothing back. */
+static bool what_is_used_on_the_host_is_lent_memory_once_there_is_room(void)
+{
+    bool good = begin(HOST_CHUNKS, NULL, 0);
+    gvm_object *own = NULL;
+    uint64_t until;
+
+    good = good && expect_gvm_ok(make("/own", 1, BUDGET_CHUNKS, &own), "the lender's own object") &&
+           EXPECT(places_are(8, 0, 4)) && reads_right();
+    gvm_object_close(own);
+    (void)gvm_object_drop(w.keeper, "/own");
+    until = now_ms() + COME_BACK_MS;
+    while (good && object_info(w.large).host_bytes > 0 && now_ms() < until) {
+        good = reads_right();
+        pause_ms(100);
+    }
+    good = good && EXPECT(places_are(8, 4, 0)) && reads_right();
+    return end() && good;
+}
+
 static bool lease_on_lent_memory_keeps_nobody_waiting(void)
 {
     bool good = begin(1, NULL, 0);
@@ -525,6 +546,7 @@ int main(int argc, char **argv)
         TEST(object_larger_than_its_device_is_partly_lent_and_read);
         TEST(process_that_does_not_see_the_lender_reads_what_it_lends);
         TEST(lender_that_grows_has_its_memory_back_and_nothing_is_lost);
+        TEST(what_is_used_on_the_host_is_lent_memory_once_there_is_room);
         TEST(lease_on_lent_memory_keeps_nobody_waiting);
         TEST(readers_find_all_while_the_lender_takes_memory_and_gives_it);
         TEST(objects_change_places_without_the_host);

@@ -87,6 +87,7 @@ static void shape(simulation *w)
     c->clients_max = sim_chance(w, 92) ? 64 : 2 + (uint32_t)sim_random(w, 6);
     c->objects_max = sim_chance(w, 92) ? 1000 : 2 + (uint32_t)sim_random(w, 6);
     c->revoke_limit_ms = 40 + (uint32_t)sim_random(w, 40);
+    c->lend_after_ms = (uint32_t)sim_random(w, 3) * 50;
     c->lease_limit_ms = sim_chance(w, 20) ? 30 + (uint32_t)sim_random(w, 60) : 0;
     c->uid = ADMIN_UID;
     c->pid = 4242;
@@ -516,7 +517,7 @@ static void print_log(const simulation *w)
 }
 
 typedef struct totals {
-    uint64_t steps, fast, slow, for_cpu, failed, copies, cuts, writes, lent, recalls;
+    uint64_t steps, fast, slow, for_cpu, failed, copies, cuts, writes, lent, recalls, lent_later;
     uint64_t answered[80][64];
 } totals;
 
@@ -557,6 +558,7 @@ static bool run_simulation(uint64_t seed, uint64_t number, uint64_t steps, total
     sum->writes += w->grants_write;
     sum->lent += w->shown_lent;
     sum->recalls += w->recalls;
+    sum->lent_later += w->lent_later;
     for (int i = 0; i < 80; i++)
         for (int k = 0; k < 64; k++)
             sum->answered[i][k] += w->answered[i][k];
@@ -582,13 +584,14 @@ static void on_signal(int number)
 
 static void print_totals(const totals *sum)
 {
-    printf("# %llu steps; acquires: %llu fast, %llu slow, %llu granted for the CPU, %llu failed; %llu shown for writing; "
-           "%llu copies, %llu cut off; %llu lent chunks shown, %llu moved to the host\n",
-           (unsigned long long)sum->steps, (unsigned long long)sum->fast,
-           (unsigned long long)sum->slow, (unsigned long long)sum->for_cpu,
-           (unsigned long long)sum->failed, (unsigned long long)sum->writes,
-           (unsigned long long)sum->copies, (unsigned long long)sum->cuts,
-           (unsigned long long)sum->lent, (unsigned long long)sum->recalls);
+    printf(
+        "# %llu steps; acquires: %llu fast, %llu slow, %llu granted for the CPU, %llu failed; %llu shown for writing; "
+        "%llu copies, %llu cut off; %llu lent chunks shown, %llu moved to the host, %llu from there\n",
+        (unsigned long long)sum->steps, (unsigned long long)sum->fast, (unsigned long long)sum->slow,
+        (unsigned long long)sum->for_cpu, (unsigned long long)sum->failed,
+        (unsigned long long)sum->writes, (unsigned long long)sum->copies,
+        (unsigned long long)sum->cuts, (unsigned long long)sum->lent,
+        (unsigned long long)sum->recalls, (unsigned long long)sum->lent_later);
     for (uint32_t i = 0; i < 80; i++) {
         bool any = false;
 

@@ -142,19 +142,20 @@ static bool lends(const simulation *w, uint32_t lender, uint32_t device)
     return (w->config.devices[device].lenders >> lender & 1) != 0;
 }
 
-/* Does the device that copies, that of `to`, have `from`? Host memory is mapped for one device, that of another one for those that it
+/* Does the device that copies have a frame? Host memory is mapped for one device, that of another one for those that it
  * lends to, and that lend to it. */
-static bool reaches(const simulation *w, const gvmi_frame_spec *to, const gvmi_frame_spec *from)
+static bool reaches(const simulation *w, uint32_t device, const gvmi_frame_spec *spec)
 {
-    return to->device == from->device ||
-           (from->tier == GVM_TIER_DEVICE &&
-            (lends(w, from->device, to->device) || lends(w, to->device, from->device)));
+    return device == spec->device ||
+           (spec->tier == GVM_TIER_DEVICE &&
+            (lends(w, spec->device, device) || lends(w, device, spec->device)));
 }
 
 static void action_job(simulation *w, const gvmi_action *action)
 {
     const bool make = action->kind == GVMI_ACTION_MAKE ||
                       (action->kind == GVMI_ACTION_COPY && action->make);
+    const uint32_t device = gvmi_action_device(action);
     job *j = must(calloc(1, sizeof *j)), **at;
 
     j->kind = action->kind;
@@ -185,9 +186,11 @@ static void action_job(simulation *w, const gvmi_action *action)
     }
     if (j->from != NULL && (!j->from->made || j->from->filling > 0))
         sim_wrong(w, "frame %u is copied, but not made yet", j->from->spec.frame);
-    if (j->from != NULL && !reaches(w, &action->to, &action->from))
-        sim_wrong(w, "frame %u is copied by device %u, which does not have it", j->from->spec.frame,
-                  action->to.device);
+    if (j->from != NULL && !(reaches(w, device, &action->to) && reaches(w, device, &action->from)))
+        sim_wrong(w, "frame %u is copied to %u by device %u, which does not have both",
+                  j->from->spec.frame, j->to->spec.frame, device);
+    if (j->from != NULL && j->from->spec.tier == GVM_TIER_HOST)
+        w->lent_later += action->from.device != action->to.device;
     if (j->from != NULL && j->from->spec.tier == GVM_TIER_DEVICE && j->to->spec.tier == GVM_TIER_HOST)
         w->recalls += j->from->object != 0 && model_find(w, j->from->object) != NULL &&
                       model_find(w, j->from->object)->device != j->from->spec.device;
@@ -195,7 +198,7 @@ static void action_job(simulation *w, const gvmi_action *action)
         sim_wrong(w, "frame %u is written by two jobs", j->to->spec.frame);
     j->to->jobs++;
     j->to->filling++;
-    at = &w->movers[j->to->spec.device][sim_random(w, 2)];
+    at = &w->movers[device][sim_random(w, 2)];
     while (*at != NULL)
         at = &(*at)->next;
     *at = j;

@@ -245,7 +245,7 @@ typedef struct simulation {
     uint64_t version, actions;
     uint64_t acquires_fast, acquires_slow, acquires_for_cpu, acquires_failed, copies, cuts,
         grants_write, traced;
-    uint64_t voided_writes, shown_lent, recalls;
+    uint64_t voided_writes, shown_lent, recalls, lent_later;
     uint64_t answered[80][64]; /* by type of request and status: what was met */
     char log[LOG_LINES][LOG_BYTES];
     uint64_t log_count;

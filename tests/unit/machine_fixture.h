@@ -274,9 +274,9 @@ static inline void run(fixture *w)
         case GVMI_ACTION_KILL: find_actor(w, action.client)->killed = true; break;
         case GVMI_ACTION_FORGET: forget(w, find_actor(w, action.client)); break;
         case GVMI_ACTION_LOG: w->lines++; break;
-        default: /* the device of the target copies: it has its own host memory mapped, no other one's */
-            assert_true(action.kind != GVMI_ACTION_COPY || action.from.tier == GVM_TIER_DEVICE ||
-                        action.from.device == action.to.device);
+        default: /* a device has its own host memory mapped, no other one's */
+            assert_true(action.to.tier == GVM_TIER_DEVICE ||
+                        action.to.device == gvmi_action_device(&action));
             assert_true(w->job_count < sizeof w->jobs / sizeof w->jobs[0]);
             w->jobs[w->job_count++] = action.job;
             if (!w->hold_jobs)
@@ -306,6 +306,7 @@ static inline gvmi_machine_config small_config(uint64_t device_chunks, uint64_t 
         .clients_max = 8,
         .objects_max = 64,
         .revoke_limit_ms = 1000,
+        .lend_after_ms = 10000,
         .uid = KEEPER_UID,
     };
 }

@@ -1,4 +1,5 @@
 /* Memory that devices lend each other: what is lent, how it comes back, and that nobody waits for what does not come. */
+#include "keeper/machine/lend.h"
 #include "tests/unit/machine_fixture.h"
 
 /* Two devices of so many chunks, which lend to each other. Each keeps half a chunk for itself, and so a whole one. */
@@ -468,6 +469,185 @@ static void lower_budget_of_the_lender_recalls(void **state)
     end_fixture(&w);
 }
 
+/* ---- from the host to memory that was to spare for a while */
+
+/* So many seconds, with looks. */
+static void pass_time(fixture *w, unsigned seconds)
+{
+    for (unsigned i = 0; i < seconds; i++)
+        tick(w, 1000);
+}
+
+/* An object of six chunks, two of which are on the host, as the second device was full; now it is not. */
+static void start_with_host(fixture *w, actor **a, uint32_t *x)
+{
+    uint32_t y = 0;
+
+    start_lending(w, 4, 8, 8);
+    *a = join(w, 1);
+    assert_int_equal(create_on_second(w, *a, "/y", 7, &y), GVM_OK);
+    assert_int_equal(create(w, *a, "/x", 6, 0, x), GVM_OK);
+    map_object(w, *a, *x);
+    pass_time(w, 20);
+    check_places(w, *a, *x, 4, 0, 2);
+    drop_object(w, *a, "/y");
+    close_slot(w, *a, y);
+}
+
+static void chunk_on_the_host_goes_to_a_lender_that_has_had_room_for_a_while(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0;
+
+    (void)state;
+    start_with_host(&w, &a, &x);
+    pass_time(&w, 9);
+    check_places(&w, a, x, 4, 0, 2);
+    pass_time(&w, 3);
+    check_places(&w, a, x, 4, 2, 0);
+    map_object(&w, a, x);
+    pass_time(&w, 1);
+    assert_false(w.machine->objects->item.pinned); /* it may be a victim */
+    end_fixture(&w);
+}
+
+/* The one that is used most is leased. */
+static void object_that_cannot_borrow_does_not_hide_others(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0, z = 0;
+
+    (void)state;
+    start_lending(&w, 4, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create_on_second(&w, a, "/y", 7, &y), GVM_OK);
+    assert_int_equal(create(&w, a, "/x", 6, 0, &x), GVM_OK);
+    acquire(&w, a, x, GVM_LEASE_READ);
+    assert_int_equal(create(&w, a, "/z", 2, 0, &z), GVM_OK);
+    drop_object(&w, a, "/y");
+    close_slot(&w, a, y);
+    pass_time(&w, 12);
+    check_places(&w, a, x, 4, 0, 2);
+    check_places(&w, a, z, 0, 2, 0);
+    give(&w, a, x, GVM_LEASE_READ);
+    end_fixture(&w);
+}
+
+static void chunk_that_was_recalled_stays_on_the_host_for_a_while(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_with_host(&w, &a, &x);
+    pass_time(&w, 12);
+    check_places(&w, a, x, 4, 2, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(create_on_second(&w, a, "/y", 8, &y), GVM_OK);
+        check_places(&w, a, y, 8, 0, 0);
+        check_places(&w, a, x, 4, 0, 2);
+        pass_time(&w, i * 12); /* the first time between two looks */
+        drop_object(&w, a, "/y");
+        close_slot(&w, a, y);
+        pass_time(&w, 9);
+        check_places(&w, a, x, 4, 0, 2);
+        pass_time(&w, 3);
+        check_places(&w, a, x, 4, 2, 0);
+    }
+    end_fixture(&w);
+}
+
+/* It keeps two chunks, and as many again. */
+static void lender_that_has_little_to_spare_gets_nothing_from_the_host(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0, more[2] = {0};
+
+    (void)state;
+    start_lending(&w, 4, 16, 8);
+    a = join(&w, 1);
+    assert_int_equal(create_on_second(&w, a, "/y", 11, &y), GVM_OK);
+    assert_int_equal(create_on_second(&w, a, "/0", 2, &more[0]), GVM_OK);
+    assert_int_equal(create_on_second(&w, a, "/1", 1, &more[1]), GVM_OK);
+    assert_int_equal(create(&w, a, "/x", 6, 0, &x), GVM_OK);
+    check_places(&w, a, x, 4, 0, 2);
+    drop_object(&w, a, "/0");
+    close_slot(&w, a, more[0]);
+    pass_time(&w, 30);
+    check_places(&w, a, x, 4, 0, 2);
+    drop_object(&w, a, "/1");
+    close_slot(&w, a, more[1]);
+    pass_time(&w, 12);
+    check_places(&w, a, x, 4, 1, 1);
+    end_fixture(&w);
+}
+
+static void chunk_that_nobody_uses_stays_on_the_host(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, z = 0;
+
+    (void)state;
+    start_lending(&w, 4, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &x), GVM_OK);
+    assert_int_equal(evict(&w, a, "/x"), 2 * CHUNK);
+    assert_int_equal(create(&w, a, "/z", 4, 0, &z), GVM_OK);
+    acquire(&w, a, z, GVM_LEASE_READ); /* so that it stays */
+    pass_time(&w, 30);
+    check_places(&w, a, x, 0, 0, 2);
+    map_object(&w, a, x);
+    pass_time(&w, 2);
+    check_places(&w, a, x, 0, 2, 0);
+    give(&w, a, z, GVM_LEASE_READ);
+    end_fixture(&w);
+}
+
+static void leased_chunk_on_the_host_stays_there(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0;
+
+    (void)state;
+    start_with_host(&w, &a, &x);
+    acquire(&w, a, x, GVM_LEASE_READ);
+    pass_time(&w, 12);
+    check_places(&w, a, x, 4, 0, 2);
+    give(&w, a, x, GVM_LEASE_READ);
+    pass_time(&w, 1);
+    check_places(&w, a, x, 4, 2, 0);
+    end_fixture(&w);
+}
+
+static void copy_to_a_lender_without_memory_is_not_repeated_at_once(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0;
+
+    (void)state;
+    start_with_host(&w, &a, &x);
+    pass_time(&w, 9);
+    w.hold_jobs = true;
+    pass_time(&w, 2);
+    assert_int_equal(w.job_count, 2);
+    end_jobs_without_memory(&w, 1);
+    pass_time(&w, 9);
+    assert_int_equal(w.job_count, 0);
+    check_places(&w, a, x, 4, 0, 2);
+    pass_time(&w, 3);
+    assert_int_equal(w.job_count, 2);
+    end_jobs(&w);
+    check_places(&w, a, x, 4, 2, 0);
+    end_fixture(&w);
+}
+
 static void ask_for_cpu(fixture *w, actor *a, uint32_t slot)
 {
     gvmi_wire_message m;
@@ -631,6 +811,13 @@ int main(void)
         cmocka_unit_test(recall_that_fails_is_not_repeated_and_the_growth_ends),
         cmocka_unit_test(lender_lends_nothing_while_its_own_chunks_wait),
         cmocka_unit_test(lower_budget_of_the_lender_recalls),
+        cmocka_unit_test(chunk_on_the_host_goes_to_a_lender_that_has_had_room_for_a_while),
+        cmocka_unit_test(object_that_cannot_borrow_does_not_hide_others),
+        cmocka_unit_test(chunk_that_was_recalled_stays_on_the_host_for_a_while),
+        cmocka_unit_test(lender_that_has_little_to_spare_gets_nothing_from_the_host),
+        cmocka_unit_test(chunk_that_nobody_uses_stays_on_the_host),
+        cmocka_unit_test(leased_chunk_on_the_host_stays_there),
+        cmocka_unit_test(copy_to_a_lender_without_memory_is_not_repeated_at_once),
         cmocka_unit_test(request_for_the_cpu_has_lent_chunks_moved_to_the_host),
         cmocka_unit_test(request_for_the_cpu_fails_where_the_host_has_no_room_for_lent_chunks),
         cmocka_unit_test(evict_moves_to_the_host),
