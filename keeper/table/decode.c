@@ -11,7 +11,8 @@
 
 static gvm_status fail_malformed_token(const char *what)
 {
-    return gvm_error_set(GVM_E_FORMAT, "that is no such token: %s", what);
+    return gvm_error_set(GVM_E_FORMAT,
+                         "this is no token of a table: %s; gstore_export() makes one in SQL", what);
 }
 
 /* Digits up to a colon, which is passed. */
@@ -45,7 +46,7 @@ static gvm_status parse_version(const char **text, const char *prefix, uint64_t 
     uint64_t version;
 
     if (strncmp(*text, prefix, strlen(prefix)) != 0)
-        return fail_malformed_token("it begins otherwise");
+        return fail_malformed_token("it has another beginning");
     *text += strlen(prefix);
     if (!take_number(text, 10, &version))
         return fail_malformed_token("no version");

@@ -1,7 +1,8 @@
 """Memory of this process alone: a range of addresses, and what is behind it."""
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from operator import index
+from typing import Any, Optional, SupportsIndex, Union
 
 from . import _gvmem
 from ._array import Shape, dimensions, element, stream_number
@@ -22,7 +23,7 @@ def look_up(table: dict[Any, int], name: Any, what: str) -> int:
 def cut(length: int, key: Any) -> tuple[int, int]:
     """A slice of so many things: (first, how many)."""
     if not isinstance(key, slice):
-        raise TypeError("by slices alone, which are arrays: what consumes one has its elements")
+        raise TypeError(f"the index is of type {type(key).__name__}, not a slice: [a:b] is an array, and numpy.asarray() or cupy.asarray() of that has elements")
     first, end, step = key.indices(length)
     if step != 1:
         raise ValueError(f"slices have step 1, not {step}")
@@ -129,13 +130,15 @@ class Buffer(Bytes):
         """
         self._handle.decommit(offset, self._rest(offset, size))
 
-    def move(self, tier: Union[str, int], offset: int = 0, size: Optional[int] = None) -> None:
+    def move(self, tier: Union[str, SupportsIndex], offset: int = 0, size: Optional[int] = None) -> None:
         """Moves chunks to "device", "host", or the memory of another GPU, by its number, which this one reads over the link between them;
         bytes and addresses stay, and so do arrays. Waits for work of this process on the GPU; nothing may use the range meanwhile."""
-        if isinstance(tier, int):
-            self._handle.move_to_peer(offset, self._rest(offset, size), tier)
+        if hasattr(tier, "__index__") and not isinstance(tier, bool):
+            self._handle.move_to_peer(offset, self._rest(offset, size), index(tier))
+        elif tier in ("device", "host"):
+            self._handle.move(offset, self._rest(offset, size), _TIERS[tier])
         else:
-            self._handle.move(offset, self._rest(offset, size), look_up(_TIERS, tier, "tier"))
+            raise ValueError(f'{tier!r} is no place to move to: "device", "host", or the number of another GPU')
 
     def tier(self, offset: int = 0) -> str:
         """Where the chunk at an offset is: "absent", "device", "host" or "peer"."""
@@ -166,7 +169,7 @@ class Buffer(Bytes):
         """Copies a part of it, or all from offset on that has memory, into a new bytearray, or into a buffer. Returns that."""
         if into is None:
             if offset < 0 or (size is not None and not 0 <= size <= self.size - offset):
-                raise ValueError(f"[{offset}, {offset} + {size}) is no range of {self.size} bytes")
+                raise ValueError(f"offset={offset}, size={size} is no range of {self.size} bytes")
             into = bytearray(self._room(offset, size))
         self._handle.copy_out(into, offset)
         return into

@@ -539,6 +539,8 @@ def load(connection: Any, table: str, columns: Any) -> int:
         _lay_out(packed)  # what it refuses is refused before SQL is asked for anything
     else:
         raise TypeError(f"{type(columns).__name__} is neither a mapping of columns nor a table of Arrow")
+    if not hasattr(connection, "execute") and not hasattr(connection, "cursor"):
+        raise TypeError(f"{type(connection).__name__} is neither a connection nor a cursor of psycopg or another DB-API module")
     cursor = connection if hasattr(connection, "execute") and hasattr(connection, "fetchone") else connection.cursor()
     try:
         return _load_stream(cursor, table, columns) if packed is None else _load_columns(cursor, table, packed)

@@ -210,11 +210,21 @@ def test_buffer_sealed_is_readonly_for_good(buffer):
             call()
 
 
+def test_errors_say_what_to_give_instead(buffer):
+    for place in (True, None, "absent", 1.0):
+        with pytest.raises(ValueError, match="no place to move to.*device.*host.*number of another GPU"):
+            buffer.move(place)
+    with pytest.raises(TypeError, match="index is of type int, not a slice"):
+        buffer[0]
+    with pytest.raises(ValueError, match="offset=-1, size=None is no range"):
+        buffer.copy_out(offset=-1)
+
+
 def test_buffer_moved_is_the_same(buffer):
     a = buffer.array("u4", 100)
     array = numpy.asarray(a)
     array[:] = numpy.arange(100)
-    for tier, name in (("host", "host"), (1, "peer"), ("host", "host"), (1, "peer"), ("device", "device")):
+    for tier, name in (("host", "host"), (numpy.int64(1), "peer"), ("host", "host"), (1, "peer"), ("device", "device")):
         committed = buffer.committed
         buffer.move(tier)
         assert buffer.tier() == name and array.sum() == 4950 and buffer.info().moved_bytes > 0

@@ -252,6 +252,12 @@ def test_values_that_are_none_are_refused(cursor, values):
     assert cursor.said == []
 
 
+@pytest.mark.parametrize("connection", [None, "dbname=trades"])
+def test_what_is_no_connection_is_refused(connection):
+    with pytest.raises(TypeError, match="neither a connection nor a cursor"):
+        gvmem.load(connection, "t", {"x": numpy.arange(3)})
+
+
 def test_columns_that_do_not_fit_are_refused(cursor):
     for columns in ({}, {"a": numpy.arange(3), "b": numpy.arange(4)}, {"x" * 64: numpy.arange(3)}, {"": numpy.arange(3)}, {"a\0": numpy.arange(3)},
                     {f"c{i}": numpy.arange(1) for i in range(1665)}, [1, 2], None, "t"):

@@ -68,6 +68,8 @@ def test_table_refuses_nonsense(token):
     for wrong in ("", "gstore1:nonsense", "x" * 5000, token[:-3]):
         with pytest.raises(gvmem.Error):
             gvmem.Table(wrong)
+    with pytest.raises(gvmem.Error, match=r"no token of a table: .*; gstore_export\(\) makes one"):
+        gvmem.Table("trades")
     for wrong in (None, 5, b"bytes", "a\0b"):
         with pytest.raises((TypeError, ValueError)):
             gvmem.Table(wrong)
