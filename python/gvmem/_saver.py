@@ -94,25 +94,25 @@ class SavedRegion:
 
     def pause(self, stream: Any = None) -> None:
         """As Saver.pause(), of this one."""
-        with self._lock:
+        with self._lock:  # each step does no harm a second time: after Ctrl-C, or a failure, another call does the rest
             lease, self._lease = self._lease, None
-            if lease is None or self._arena is None:
+            if self._arena is None:
                 return
             self._arena.pause(True)
-            lease.end(stream_number(stream) if self._backup else None)
+            if lease is not None:
+                lease.end(stream_number(stream) if self._backup else None)
             if not self._backup:
                 self._object.shrink(0)
 
     def resume(self, timeout: Optional[float] = None) -> None:
         """As Saver.resume(), of this one."""
         with self._lock:
-            if self._lease is not None:
-                return
             if self._arena is None:
                 raise ValueError(f'the region "{self._tag}" is closed')
-            if not self._backup:
-                self._object.grow(self._arena.committed)
-            self._lease = self._acquire(timeout)
+            if self._lease is None:
+                if not self._backup:
+                    self._object.grow(self._arena.committed)
+                self._lease = self._acquire(timeout)
             self._arena.pause(False)
 
     def close(self) -> None:

@@ -184,11 +184,10 @@ class Model(Mapping[str, Any]):
         self._object, self._start, self._hint, self._own = obj, start, hint_number(hint), own
         self._layout, self._metadata, self._version = table, metadata, version
         self._size = obj.size
-        self._lock = threading.Lock()  # for what follows
+        self._lock = threading.Lock()  # for what follows. It is awake by the leases alone, so that Ctrl-C can come between any two steps
         self._awake = _Awake()
-        self._uses = 0
+        self._blocks: list[_gvmem.Hold] = []  # leases of blocks; all are alike: which block has which does not matter
         self._view: Optional[_gvmem.Hold] = None  # whose arrays can be consumed while it is awake
-        self._blocks: list[_gvmem.Hold] = []  # leases of `with`
 
     def __reduce__(self) -> Any:
         raise TypeError(f'the model "{self.name}" cannot be copied or pickled: attach() it again, which copies nothing')
@@ -206,13 +205,13 @@ class Model(Mapping[str, Any]):
         return lease
 
     def _begin_locked(self) -> None:
-        if self._uses == 0:
+        """Before there is a lease."""
+        if self._view is None or self._view.ended:
             self._view = self._object._handle.view(self._object.address, self._size, self._writable, self._awake)
-        self._uses += 1
 
     def _end_locked(self) -> None:
-        self._uses -= 1
-        if self._uses == 0 and self._view is not None:
+        """After a lease was taken away."""
+        if self._view is not None and not self.awake:
             self._view.end(None)
             self._view = None
 
@@ -243,45 +242,44 @@ class Model(Mapping[str, Any]):
         work of that stream, and nothing waits. Asleep already is nothing."""
         with self._lock:
             lease, self._awake.lease = self._awake.lease, None
-            if lease is not None:
-                self._end_locked()
+            self._end_locked()
         if lease is not None:
             lease.end(stream_number(stream))
 
-    def _enter(self, timeout: Optional[float]) -> _gvmem.Hold:
+    def _enter(self, timeout: Optional[float]) -> None:
         lease = self._acquire(timeout)
         with self._lock:
             self._begin_locked()
-        return lease
+            self._blocks.append(lease)
 
-    def _leave(self, lease: _gvmem.Hold, stream: Any) -> None:
+    def _leave(self, stream: Any) -> None:
         with self._lock:
+            lease = self._blocks.pop()
             self._end_locked()
         lease.end(stream_number(stream))
 
     def __enter__(self) -> Model:
-        lease = self._enter(None)
-        self._blocks.append(lease)  # all are alike: which block has which does not matter
+        self._enter(None)
         return self
 
     def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
-        self._leave(self._blocks.pop(), None)
+        self._leave(None)
 
     @contextmanager
     def use(self, *, timeout: Optional[float] = None, stream: Any = None) -> Iterator[Model]:
         """`with model.use():` is `with model:`. stream: on which all work of the block is: its end then waits for nothing."""
-        lease = self._enter(timeout)
+        self._enter(timeout)
         try:
             yield self
         finally:
-            self._leave(lease, stream)
+            self._leave(stream)
 
     # ---- tensors
 
     def __getitem__(self, key: str) -> Any:
         layout = self._layout[key]
         with self._lock:
-            view = self._view
+            view = self._view if self.awake else None
         if view is None:
             raise ValueError(f'the model "{self.name}" is closed' if self.closed else
                              f'the model "{self.name}" sleeps: wake() it, or use it inside "with model:"')
@@ -314,7 +312,7 @@ class Model(Mapping[str, Any]):
     @property
     def awake(self) -> bool:
         """Whether its tensors may be used."""
-        return self._uses > 0
+        return self._awake.lease is not None or bool(self._blocks)
 
     @property
     def current(self) -> bool:
