@@ -304,7 +304,13 @@ class Allocator final : public CUDAAllocator {
     {
         using Filter = std::function<bool(cudaStream_t)>;
         pool_filter c_filter;
-        c_filter.takes = [](void *arg, void *stream) { return static_cast<int>((*static_cast<Filter *>(arg))(static_cast<cudaStream_t>(stream))); };
+        c_filter.takes = [](void *arg, void *stream) {
+            try {
+                return static_cast<int>((*static_cast<Filter *>(arg))(static_cast<cudaStream_t>(stream)));
+            } catch (const std::exception &) { /* through C, where a lock is held, none may go: a stream that cannot be asked is in no capture */
+                return 0;
+            }
+        };
         c_filter.drop = [](void *arg) { delete static_cast<Filter *>(arg); };
         c_filter.arg = new Filter(std::move(filter));
         check(pools->begin(device, number(id), c_filter));
