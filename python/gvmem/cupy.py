@@ -13,12 +13,13 @@ from . import _pools
 
 __all__ = ["allocate", "use"]
 
-_streams: dict[int, Any] = {}  # kept: what was freed on a stream is still the stream's, so it must not be destroyed
+# Kept: what was freed on a stream is still the stream's, so it must not be destroyed. By type, too: an ExternalStream of the same handle keeps nothing.
+_streams: dict[tuple[int, type], Any] = {}
 
 
 def _take(size: int, device: int) -> int:
     stream = cupy.cuda.get_current_stream()
-    _streams.setdefault(stream.ptr, stream)
+    _streams.setdefault((stream.ptr, type(stream)), stream)
     return _pools.alloc(device, size, stream)
 
 
