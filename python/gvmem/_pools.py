@@ -58,5 +58,6 @@ def alloc(device: int, size: int, stream: Any, ordered: bool = True) -> int:
 
 
 def free(address: int, stream: Any = None) -> None:
-    """Frees it behind the work of its stream, and of another one that has used it."""
+    """Frees it behind the work of its stream, and of another one that has used it. One that is not ordered, freed without a stream, waits for
+    all work of the GPU."""
     _gvmem.pools_free(address, stream_number(stream))

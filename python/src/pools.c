@@ -32,7 +32,7 @@ typedef struct block {
     gvm_stream stream;
     uint64_t capture_id; /* that its free waits for */
     gvm_stream captured; /* by it */
-    bool is_unordered;   /* of no stream */
+    bool is_unordered;   /* its stream may be gone; see is_of_no_stream() */
     size_t used_count;   /* streams besides its own */
     gvm_stream *used;
 } block;
@@ -235,22 +235,23 @@ static uint64_t held_by(gvm_heap *heap)
     return heap != NULL && gvm_heap_get_info(heap, &info) == GVM_OK ? info.committed_bytes : 0;
 }
 
-static uint64_t held_locked(const device_state *d)
+static uint64_t held_by_pool(const pool *p, const gvm_heap *except)
 {
-    uint64_t bytes = held_by(d->first.heap) + held_by(d->first.captured);
-
-    for (const pool *p = d->others; p != NULL; p = p->next)
-        bytes += held_by(p->heap) + held_by(p->captured);
-    return bytes;
+    return (p->heap == except ? 0 : held_by(p->heap)) +
+           (p->captured == except ? 0 : held_by(p->captured));
 }
 
 static gvm_status share_limit_locked(device_state *d, gvm_heap *heap)
 {
+    const bool several = d->others != NULL || d->first.captured != NULL;
     uint64_t others;
 
-    if (d->limit_bytes == GVM_BYTES_UNLIMITED || (d->others == NULL && d->first.captured == NULL))
+    if (d->limit_bytes == GVM_BYTES_UNLIMITED || (!several && !d->limit_is_shared))
         return GVM_OK;
-    others = held_locked(d) - held_by(heap);
+    d->limit_is_shared = several;
+    others = held_by_pool(&d->first, heap);
+    for (const pool *p = d->others; p != NULL; p = p->next)
+        others += held_by_pool(p, heap);
     return gvm_heap_set_limit(heap, d->limit_bytes > others ? d->limit_bytes - others : 0);
 }
 
@@ -277,6 +278,12 @@ static gvm_status unknown_block(const void *address)
 {
     return gvm_error_set(GVM_E_FOREIGN, "%p is not the start of a block that a pool has given",
                          address);
+}
+
+/* What is taken in a capture is its stream's in any case. */
+static bool is_of_no_stream(const block *b)
+{
+    return b->is_unordered && b->heap != b->of->captured;
 }
 
 static void free_block_record(block *b)
@@ -330,10 +337,11 @@ static bool is_captured(block *b, gvm_stream stream)
 }
 
 /* Whether an event of one of the streams that have used it would be part of a graph; or of a captured block, that it may be: then
- * they may be part of the capture, too, and their order with what it takes later is not known. It is noted which stream. */
+ * they may be part of the capture, too, and their order with what it takes later is not known. It is noted which stream. One that
+ * may be gone is not asked: work that was freed with it is named by the free. */
 static bool must_wait(block *b)
 {
-    if (b->used_count > 0 && b->heap == b->of->captured && is_captured(b, b->stream))
+    if (b->used_count > 0 && b->heap == b->of->captured && !b->is_unordered && is_captured(b, b->stream))
         return true;
     for (size_t i = 0; i < b->used_count; i++)
         if (is_captured(b, b->used[i]))
@@ -350,14 +358,24 @@ static bool has_ended(const block *b)
 
 /* ---- giving back */
 
+/* Of no stream, and freed with none: all work may use it. */
+static gvm_status free_after_all_work(const block *b)
+{
+    const gvm_status status = gvm_device_synchronize(pools_devices[b->of->device].device);
+
+    /* In a context that is lost nothing runs. */
+    return status == GVM_OK || status == GVM_E_LOST ? gvm_heap_free(b->heap, b->address) : status;
+}
+
 static gvm_status free_in_heap(const block *b)
 {
     if (b->used_count > 0)
         return gvm_heap_free_after(b->heap, b->address, b->used, b->used_count);
+    if (is_of_no_stream(b))
+        return free_after_all_work(b);
     /* One of a stream stays that stream's. In a capture nothing may be recorded. */
-    return b->heap == b->of->captured || b->is_unordered
-               ? gvm_heap_free(b->heap, b->address)
-               : gvm_heap_free_async(b->heap, b->address, b->stream);
+    return b->heap == b->of->captured ? gvm_heap_free(b->heap, b->address)
+                                      : gvm_heap_free_async(b->heap, b->address, b->stream);
 }
 
 static void add_late(block *b)
@@ -484,9 +502,9 @@ static gvm_status alloc_in_heap(block *b)
 {
     if (b->bytes > LARGEST_BYTES)
         return gvm_error_set(GVM_E_NOSPACE, "no block has more than 32 TiB");
-    b->is_unordered = b->is_unordered && b->heap != b->of->captured;
-    return b->is_unordered ? gvm_heap_alloc_tagged(b->heap, b->bytes, "pool", &b->address)
-                           : gvm_heap_alloc_async(b->heap, b->bytes, "pool", b->stream, &b->address);
+    return is_of_no_stream(b)
+               ? gvm_heap_alloc_tagged(b->heap, b->bytes, "pool", &b->address)
+               : gvm_heap_alloc_async(b->heap, b->bytes, "pool", b->stream, &b->address);
 }
 
 static int alloc_block(int device, uint64_t bytes, void *stream, bool is_unordered, void **out)
@@ -559,7 +577,7 @@ static gvm_status add_use_locked(block *b, gvm_stream stream)
     for (size_t i = 0; i < b->used_count; i++)
         if (b->used[i] == stream)
             return GVM_OK;
-    if (stream == b->stream && !b->is_unordered)
+    if (stream == b->stream && !is_of_no_stream(b))
         return GVM_OK;
     if (stream == PER_THREAD)
         return gvm_error_set(GVM_E_NOTSUP, PER_THREAD_TEXT);

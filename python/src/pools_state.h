@@ -31,6 +31,7 @@ typedef struct device_state {
     pool first;
     pool *others; /* latest first */
     uint64_t limit_bytes;
+    bool limit_is_shared;      /* heaps have what others had left of it */
     bool granted[DEVICES_MAX]; /* to whom */
     pool_stats counted;
     int64_t held_peak_bytes, lifetime_peak_bytes; /* when peaks were reset */

@@ -1,8 +1,11 @@
-"""Memory of RMM and cuda.core from heaps: what their classes are given and ask for. These stand-ins have the interface alone, as the packages need a real GPU."""
+"""Memory of CuPy, RMM and cuda.core from heaps: what their classes are given and ask for. These stand-ins have the interface alone, as the packages need a real GPU."""
 import ctypes
+import gc
 import importlib
 import sys
+import threading
 import types
+import weakref
 
 import pytest
 
@@ -42,7 +45,7 @@ def fixture_module(monkeypatch):
         return importlib.import_module(f"gvmem.{name}")
 
     yield load
-    for name in ("rmm", "cuda_core"):
+    for name in ("cupy", "rmm", "cuda_core"):
         sys.modules.pop(f"gvmem.{name}", None)
 
 
@@ -94,3 +97,49 @@ def test_cuda_core_takes_and_frees_by_a_memory_resource(module, streams):
     resource.deallocate(buffer.handle, 64, stream=None)
     check(lambda size: resource.allocate(size, stream=None).handle, lambda address, size: resource.deallocate(address, size, stream=None))
     check_streams_that_go(streams, lambda size, stream: resource.allocate(size, stream=stream).handle, lambda address, size, stream: resource.deallocate(address, size, stream=stream))
+
+
+def test_free_without_a_stream_waits_for_all_work(streams):
+    """As cuMemFree() does: cuda.core names no stream where a buffer has none."""
+    driver, made = streams
+    done = []
+    address = _pools.alloc(0, MIB, made[0].value, ordered=False)
+    started, go = threading.Event(), threading.Event()
+    work = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: (started.set(), go.wait(30), done.append("work")) and None)
+    assert driver.cuLaunchHostFunc(made[1], work, None) == 0 and started.wait(30)
+    threading.Timer(0.05, go.set).start()
+    _pools.free(address)
+    assert done == ["work"]
+    for stream in made:
+        assert driver.cuStreamDestroy_v2(stream) == 0
+
+
+class PythonFunctionAllocator:
+    """cupy.cuda's."""
+
+    def __init__(self, take, give):
+        self.malloc, self.free = lambda size: take(size, 0), lambda address: give(address, 0)
+
+
+class Stream:
+    """Owns what it has made."""
+
+    def __init__(self, ptr):
+        self.ptr = ptr
+
+
+class ExternalStream(Stream):
+    """Owns nothing."""
+
+
+def test_cupy_keeps_the_owner_of_a_stream(module, streams):
+    driver, made = streams
+    current = [ExternalStream(made[0].value)]
+    use = module("cupy", "cupy.cuda", PythonFunctionAllocator=PythonFunctionAllocator, get_current_stream=lambda: current[0], MemoryPointer=object)
+    use._allocator.free(use.allocate(1000))
+    current[0] = Stream(made[0].value)
+    owner = weakref.ref(current[0])
+    use._allocator.free(use.allocate(1000))
+    current[0] = None
+    gc.collect()
+    assert owner() is not None

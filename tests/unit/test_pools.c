@@ -153,6 +153,35 @@ static int be_limited(void *arg)
     return 0;
 }
 
+static int takes_all(void *arg, void *stream)
+{
+    (void)arg;
+    (void)stream;
+    return 1;
+}
+
+static void drop_nothing(void *arg)
+{
+    (void)arg;
+}
+
+/* What a pool had of the limit is there for others when it is gone. */
+static int share_limit(void *arg)
+{
+    const pool_id other = {7, 0};
+    void *of_other;
+
+    (void)arg;
+    CHILD_EXPECT(load_pools());
+    choose((pools_options){.limit_bytes = 16 << 20});
+    CHILD_EXPECT(calls->begin(0, other, (pool_filter){takes_all, drop_nothing, NULL}) == 0);
+    CHILD_EXPECT((of_other = take(8 << 20, 0, NULL)) != NULL && calls->end(0, other) == 0);
+    CHILD_EXPECT(take(2 << 20, 0, NULL) != NULL && take(8 << 20, 0, NULL) == NULL);
+    CHILD_EXPECT(give(of_other) && calls->release(0, other) == 0);
+    CHILD_EXPECT(take(12 << 20, 0, NULL) != NULL && take(4 << 20, 0, NULL) == NULL);
+    return 0;
+}
+
 /* After 192 MiB at once, 96 MiB again and again: what is not needed goes, or stays. */
 static int keep_for(void *arg)
 {
@@ -180,6 +209,7 @@ static void options_are_heeded(void **state)
     assert_int_equal(run_in_child(keep_for, "0", true), 0);
     assert_int_equal(run_in_child(keep_for, "1000000", true), 0);
     assert_int_equal(run_in_child(be_limited, NULL, true), 0);
+    assert_int_equal(run_in_child(share_limit, NULL, true), 0);
 }
 
 /* ---- streams and graphs */
@@ -189,6 +219,7 @@ static struct {
     CUresult (*ctx_retain)(CUcontext *ctx, CUdevice device);
     CUresult (*ctx_set)(CUcontext ctx);
     CUresult (*stream_create)(CUstream *stream, unsigned flags);
+    CUresult (*stream_destroy)(CUstream stream);
     CUresult (*synchronize)(CUstream stream);
     CUresult (*host_alloc)(void **ptr, size_t bytes, unsigned flags);
     CUresult (*get_access)(unsigned long long *flags, const CUmemLocation *at, CUdeviceptr address);
@@ -223,6 +254,7 @@ static bool load_all(void)
     if (!(FIND(driver, is_captured, "cuStreamIsCapturing") &&
           FIND(driver, ctx_retain, "cuDevicePrimaryCtxRetain") &&
           FIND(driver, ctx_set, "cuCtxSetCurrent") && FIND(driver, stream_create, "cuStreamCreate") &&
+          FIND(driver, stream_destroy, "cuStreamDestroy_v2") &&
           FIND(driver, synchronize, "cuStreamSynchronize") &&
           FIND(driver, host_alloc, "cuMemHostAlloc") && FIND(driver, get_access, "cuMemGetAccess") &&
           FIND(driver, wait_value, "cuStreamWaitValue32_v2") &&
@@ -431,6 +463,30 @@ static void driver_is_asked_for_captures_of_streams_that_can_be(void **state)
 {
     (void)state;
     assert_int_equal(run_in_child(ask_for_captures, NULL, false), 0);
+}
+
+/* The stream of a capture that is over is gone, and its block is freed with another one. */
+static int destroy_captured_stream(void *arg)
+{
+    int (*alloc)(int device, uint64_t bytes, void *stream, void **out);
+    void *x;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    *(void **)&alloc = dlsym(loaded, "pools_alloc_unordered");
+    CHILD_EXPECT(begin_capture(p.a) && alloc(0, 1 << 20, p.a, &x) == 0 && end_capture(p.a));
+    CHILD_EXPECT(p.stream_destroy(p.a) == CUDA_SUCCESS);
+    (void)calls->use(x, p.b);
+    *p.asked = 0;
+    CHILD_EXPECT(give(x) && *p.asked == 1); /* of b */
+    CHILD_EXPECT(take(1 << 20, 0, NULL) != NULL && *p.asked == 1);
+    return 0;
+}
+
+static void stream_that_may_be_gone_is_not_asked(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(destroy_captured_stream, NULL, false), 0);
 }
 
 /* CU_MEM_ACCESS_FLAGS_PROT_... of a block for a device; -1: there is no memory at the address. */
@@ -784,6 +840,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(graphs_and_streams_keep_what_they_computed),
         cmocka_unit_test(frees_that_wait_for_a_capture_cost_a_look_each),
         cmocka_unit_test(driver_is_asked_for_captures_of_streams_that_can_be),
+        cmocka_unit_test(stream_that_may_be_gone_is_not_asked),
         cmocka_unit_test(block_of_a_graph_that_other_streams_use_serves_once),
         cmocka_unit_test(heap_of_a_graph_ends_with_its_pool_and_blocks),
         cmocka_unit_test(memory_of_a_graph_stays_on_shortage),
