@@ -279,12 +279,12 @@ partitions) # tables over two GPUs, by NumPy: answers are right and computed by 
 import json, sys
 record = json.load(open(sys.argv[1]))
 figures = {(f['name'], f['way']): f for f in record['figures']}
-for name in ('count with a condition', 'sum of an expression', 'GROUP BY, 100 groups', 'ORDER BY LIMIT 10'):
+for name in ('count with a condition', 'sum of an expression', 'GROUP BY, 100 groups', 'report: seven aggregates in 100 groups', 'ORDER BY LIMIT 10'):
     for more, rows in (('', 1000), (', two rows in each', 2)):
         for way, times in (('all', 4), ('one', 1)):
             figure = figures[name + more, way]
             assert figure['rows'] == rows * times and figure['partitions'] == times and figure['rows_a_second'] > 0 and len(figure['samples']) == 2, figure
-assert len(figures) == 16 and record['partitions'] == 4 and len(record['devices']) == 2, record
+assert len(figures) == 20 and record['partitions'] == 4 and len(record['devices']) == 2, record
 EOF
     ;;
 python-models) # by NumPy, on the software GPU: every swap moved the model, nobody read wrong bytes (exit status), and hits are counted rightly
