@@ -2,7 +2,7 @@
  * to the device's budget and may be larger, and is used by all queries that need the same one.
  *
  * One query builds it, and others that need it wait until it is ready or has failed. It is kept for a while without a user.
- * Its bytes are charged to the role of the session that builds it, whoever uses it, until it is given up.
+ * Its bytes are charged to the role of the session that builds it, also while sessions of other roles use it, until it is given up.
  *
  * Threads: any thread may call anything.
  * Ownership: gquery_hash_find() and gquery_hash_add() make their caller a user, until gquery_hash_release().

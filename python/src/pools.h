@@ -115,7 +115,7 @@ typedef struct pools_options {
 
 extern const pool_calls pools;
 
-/* For streams that may be destroyed without a word: a block is no stream's, and work that is freed with it by pools.use() is
+/* For streams that may be destroyed without notice: a block is no stream's, and work that is freed with it by pools.use() is
  * waited for by an event, of the stream that it was taken for, too; freed with none, it waits for all work of the device. What is taken in a capture is as by pools.alloc(). */
 int pools_alloc_unordered(int device, uint64_t bytes, void *stream, void **out);
 
