@@ -115,8 +115,9 @@ typedef struct pools_options {
 
 extern const pool_calls pools;
 
-/* For streams that may be destroyed without notice: a block is no stream's, and work that is freed with it by pools.use() is
- * waited for by an event, of the stream that it was taken for, too; freed with none, it waits for all work of the device. What is taken in a capture is as by pools.alloc(). */
+/* pools.alloc() for streams that may be destroyed at any time. The block is not kept for its stream: before a block that was freed
+ * is used again, the work of the streams that pools.use() named has ended, or all work of the device if it named none. Within a
+ * capture it is pools.alloc(). */
 int pools_alloc_unordered(int device, uint64_t bytes, void *stream, void **out);
 
 /* For devices whose first block is still to come. */

@@ -100,7 +100,7 @@ def test_cuda_core_takes_and_frees_by_a_memory_resource(module, streams):
 
 
 def test_free_without_a_stream_waits_for_all_work(streams):
-    """As cuMemFree() does: cuda.core names no stream where a buffer has none."""
+    """As cuMemFree() does."""
     driver, made = streams
     done = []
     address = _pools.alloc(0, MIB, made[0].value, ordered=False)
