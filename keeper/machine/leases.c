@@ -15,7 +15,8 @@ static bool must_drain(keep_object *object, bool readers_too)
     return object->writer != NULL && gvmi_keep_writers(object->writer) > 0;
 }
 
-/* Asks the policy, once a request, whether chunks should come before it is granted. */
+/* Asks the policy, once a request, whether chunks should come before it is granted. Leases that it waits for have ended. True: not yet, the
+ * object is looked at again. */
 static bool plan_promotion(gvmi_machine *m, keep_object *object, keep_wait *wait)
 {
     gvmi_policy_plan plan;
@@ -30,11 +31,10 @@ static bool plan_promotion(gvmi_machine *m, keep_object *object, keep_wait *wait
     gvmi_keep_plan_for(m, object, wait->hint == GVM_HINT_HOT, &plan);
     if (plan.bring_bytes == 0 || !gvmi_keep_freeze(m, object))
         return false;
-    if (!gvmi_keep_bring(m, object, &plan)) {
+    if (gvmi_keep_bring(m, object, &plan))
+        gvmi_keep_map_for_waits(m, object);
+    else
         gvmi_keep_thaw(m, object);
-        return false;
-    }
-    gvmi_keep_map_for_waits(m, object);
     return true;
 }
 
@@ -225,11 +225,13 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
     }
     if (fail_behind_regions(m, wait))
         return true;
-    if (!pass_fence(m, object) || plan_promotion(m, object, wait))
+    if (!pass_fence(m, object))
         return false;
     if (object->lease_state == KEEP_EXCLUSIVE || (object->lease_state == KEEP_SHARED && alone))
         gvmi_keep_withdraw(m, object);
     if (object->lease_state == KEEP_DRAINING && must_drain(object, alone))
+        return false;
+    if (plan_promotion(m, object, wait))
         return false;
     if (gvmi_keep_waits_for_host(wait)) {
         demote_for(m, object, wait);
