@@ -67,7 +67,7 @@ static PyObject *alloc(PyObject *self, PyObject *arguments)
     void *address = NULL;
 
     if (!PyArg_ParseTuple(arguments, "O&O&OO&", get_u64, &size_bytes, get_u64, &align_bytes, &text,
-                          get_stream, &stream))
+                          get_kept_stream, &stream))
         return NULL;
     tag = find_tag(text);
     if (PyErr_Occurred() != NULL || !handle_use(heap))
@@ -124,7 +124,7 @@ static PyObject *close_block(PyObject *self, PyObject *arguments)
     stream_argument stream = {false, NULL};
     handle *block = (handle *)self;
 
-    if (!PyArg_ParseTuple(arguments, "O&", get_stream, &stream))
+    if (!PyArg_ParseTuple(arguments, "O&", get_kept_stream, &stream))
         return NULL;
     if (stream.given && !block->closed)
         block->ending = stream;

@@ -115,7 +115,7 @@ static PyObject *end(PyObject *self, PyObject *arguments)
     hold *h = (hold *)self;
     stream_argument stream = {false, NULL};
 
-    if (!PyArg_ParseTuple(arguments, "O&", get_stream, &stream))
+    if (!PyArg_ParseTuple(arguments, "O&", get_kept_stream, &stream))
         return NULL;
     if (stream.given && !h->ended) {
         h->has_stream = true;

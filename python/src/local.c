@@ -58,7 +58,7 @@ PyObject *local_array(handle *h, PyObject *arguments, local_room *find)
     int readonly;
     hold *lease;
 
-    if (!PyArg_ParseTuple(arguments, "O&sOO&p", get_u64, &offset, &name, &shape, get_stream,
+    if (!PyArg_ParseTuple(arguments, "O&sOO&p", get_u64, &offset, &name, &shape, get_kept_stream,
                           &stream, &readonly))
         return NULL;
     type = find_element(name);

@@ -87,6 +87,20 @@ int get_stream(PyObject *number, void *out)
     return 1;
 }
 
+int get_kept_stream(PyObject *number, void *out)
+{
+    stream_argument *argument = out;
+
+    if (!get_stream(number, out))
+        return 0;
+    if (!argument->given || (uintptr_t)argument->stream != 2) /* CU_STREAM_PER_THREAD */
+        return 1;
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "the per-thread default stream is another one in each thread, and another thread may be "
+                    "the last to use this memory: use streams that the program makes");
+    return 0;
+}
+
 static PyObject *make_hex(const uint8_t *bytes, size_t count)
 {
     char text[2 * 16 + 1];

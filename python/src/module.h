@@ -126,7 +126,8 @@ PyObject *raise_status(void); /* from gvm_error_last(), always NULL */
 PyObject *raise_closed(const handle *h);
 int get_u64(PyObject *number, void *out); /* for PyArg_Parse's O& */
 int get_u32(PyObject *number, void *out);
-int get_stream(PyObject *number, void *out); /* a stream_argument */
+int get_stream(PyObject *number, void *out);      /* a stream_argument */
+int get_kept_stream(PyObject *number, void *out); /* likewise, for use later, by any thread */
 
 typedef enum field_kind {
     FIELD_U64,

@@ -130,7 +130,7 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
     hold *lease;
 
     if (!PyArg_ParseTuple(arguments, "O&O&O&iO&k", get_u32, &mode, get_u32, &hint, get_u32,
-                          &options.flags, &timeout_ms, get_stream, &stream, &thread))
+                          &options.flags, &timeout_ms, get_kept_stream, &stream, &thread))
         return NULL;
     options.hint = (gvm_hint)hint;
     lease = hold_new(h, 1, thread);

@@ -174,7 +174,7 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
     hold *lease;
 
     if (!PyArg_ParseTuple(arguments, "OO&O&iO&k", &tuple, get_u32, &hint, get_u32, &options.flags,
-                          &timeout_ms, get_stream, &stream, &thread))
+                          &timeout_ms, get_kept_stream, &stream, &thread))
         return NULL;
     options.hint = (gvm_hint)hint;
     indexes = get_indexes(tuple, &count);

@@ -273,6 +273,16 @@ def test_array_of_a_block_is_ordered_behind_its_stream(heap, streams):  # noqa: 
     assert done == [MIB, 5, MIB]
 
 
+@pytest.mark.parametrize("keep", [
+    lambda h, b: h.alloc(MIB, stream=2), lambda h, b: b.close(stream=2), lambda h, b: b.array(stream=2),
+], ids=["alloc", "close", "array"])
+def test_stream_of_each_thread_is_not_kept(heap, keep):
+    with heap.alloc(MIB) as block:
+        with pytest.raises(NotImplementedError, match="per-thread"):
+            keep(heap, block)
+        assert not block.closed and blocks(heap) == 1
+
+
 def test_block_of_a_stream_that_has_ended_is_not_ordered_behind_it(heap):
     stream = Stream()
     block = heap.alloc(MIB, stream=stream)

@@ -284,6 +284,16 @@ def test_stream_at_the_end_is_taken(obj):
             obj.read(stream=wrong)
 
 
+def test_stream_of_each_thread_is_not_kept(obj):
+    with pytest.raises(NotImplementedError, match="per-thread"):
+        obj.read(stream=2)
+    lease = obj.read()
+    with pytest.raises(NotImplementedError, match="per-thread"):
+        lease.release(stream=2)
+    assert not lease.ended and leases(obj) == (1, 0)
+    lease.release()
+
+
 def test_hint_that_is_none_is_refused(obj):
     for hint in ("scan", "hot", "once", None):
         obj.read(hint=hint).release()
