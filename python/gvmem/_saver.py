@@ -119,7 +119,10 @@ class SavedRegion:
         """Ends it. Memory that is allocated keeps its address, and cannot be used any more."""
         self._object.close()
         with self._lock:
-            lease, self._lease, self._arena = self._lease, None, None
+            arena, self._arena = self._arena, None
+            lease, self._lease = self._lease, None
+        if arena is not None:
+            arena.pause(True)  # a thread may have entered it
         if lease is not None:
             lease.end(None)
 

@@ -36,7 +36,7 @@ typedef struct arena {
 static PyTypeObject *arena_type;
 static pthread_mutex_t arenas_lock = PTHREAD_MUTEX_INITIALIZER;
 static arena *arenas;
-static _Thread_local arena *current; /* for gvmem_arena_alloc(); who sets it keeps a reference */
+static _Thread_local arena *current; /* for gvmem_arena_alloc(); owned */
 
 /* ---- ranges; the caller has the lock */
 
@@ -311,8 +311,10 @@ PyObject *arena_enter(PyObject *Py_UNUSED(module), PyObject *entered)
 
     if (entered != Py_None && !Py_IS_TYPE(entered, arena_type))
         return PyErr_Format(PyExc_TypeError, "it is neither an Arena nor None");
-    current = entered == Py_None ? NULL : (arena *)entered;
-    return Py_NewRef(before);
+    if (before == Py_None)
+        Py_INCREF(before);
+    current = entered == Py_None ? NULL : (arena *)Py_NewRef(entered);
+    return before;
 }
 
 static PyObject *get_committed(PyObject *self, void *Py_UNUSED(unused))

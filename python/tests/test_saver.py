@@ -238,6 +238,20 @@ def test_functions_for_allocators_use_the_region_of_the_thread(saver):
         _gvmem.enter_arena(1)
 
 
+def test_region_that_is_closed_while_a_thread_allocates_from_it_gives_nothing(keeper, saver):
+    library = ctypes.CDLL(_gvmem.__file__)
+    library.gvmem_arena_alloc.restype = ctypes.c_void_p
+    with saver.region("a") as region:
+        before = _gvmem.enter_arena(region._arena)
+        saver.close()
+        try:
+            assert len(keeper.objects()) == 1  # or else the arena is gone, and must not be used
+            assert library.gvmem_arena_alloc(ctypes.c_ssize_t(100), 0, None) is None
+        finally:
+            _gvmem.enter_arena(before)
+    assert keeper.objects() == []
+
+
 def test_close_gives_everything_back(keeper):
     saver = gvmem.Saver(keeper)
     with saver.region("a", enable_cpu_backup=True) as region:
