@@ -3,6 +3,7 @@
 
 #include "postgres/directory.h"
 #include "postgres/memory.h"
+#include "postgres/settings.h"
 #include "postgres/token.h"
 #include "postgres/window.h"
 
@@ -165,4 +166,20 @@ gstore_note_report(const gstore_report *report, const gstore_store_size *sizes, 
 			}
 		}
 	LWLockRelease(gstore->lock);
+}
+
+uint64
+gstore_join_memory(void)
+{
+	uint64 bytes = PG_UINT64_MAX;
+
+	if (gstore_gpu_join_memory_mb >= 0)
+		return (uint64) gstore_gpu_join_memory_mb * 1024 * 1024;
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	for (uint32 i = 0; i < gstore->report.device_count; i++)
+		bytes = Min(bytes, gstore->report.devices[i].budget_bytes);
+	if (gstore->report.device_count > 0)
+		bytes = (bytes + gstore->report.host_budget_bytes) / 2;
+	LWLockRelease(gstore->lock);
+	return bytes;
 }

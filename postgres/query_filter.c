@@ -14,7 +14,7 @@
 #include "postgres/query_expr.h"
 #include "postgres/query_filter.h"
 #include "postgres/query_path.h"
-#include "postgres/query_run.h"
+#include "postgres/query_records.h"
 #include "postgres/whole.h"
 
 #define WORD_BITS	 64
@@ -211,7 +211,7 @@ prepare_filter(gstore_filter *filter, Relation relation, const gstore_row_range 
 static bool
 run_filter(gstore_filter *filter, int count)
 {
-	filter->run.place = "nowhere, as the table has no rows";
+	filter->run.figures.place = "nowhere, as the table has no rows";
 	if (count == 0)
 		return true;
 	if (!filter->joined)
@@ -324,7 +324,8 @@ gstore_filter_rewind(gstore_filter *filter)
 void
 gstore_filter_explain(const gstore_filter *filter, ExplainState *es)
 {
-	gstore_run_explain(&filter->run, filter->local ? "by the scan" : NULL, NULL, es);
+	gstore_query_explain(&filter->run.figures, filter->local ? "by the scan" : NULL,
+						 filter->run.why, NULL, es);
 	ExplainPropertyInteger("GPU Rows Passed", NULL, (int64) filter->passed, es);
 	if (filter->gathered_count > 0)
 		ExplainPropertyInteger("GPU Rows Gathered", NULL, (int64) filter->gathered_count, es);

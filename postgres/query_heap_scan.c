@@ -19,7 +19,7 @@
 #include "postgres/query_heap_scan.h"
 #include "postgres/query_join.h"
 #include "postgres/query_late.h"
-#include "postgres/query_run.h"
+#include "postgres/query_records.h"
 #include "postgres/query_scan.h"
 #include "postgres/reload.h"
 #include "postgres/row_reader.h"
@@ -472,8 +472,9 @@ explain_join(CustomScanState *node, List *ancestors, ExplainState *es)
 	if (gstore_scan_has_figures(plan, es))
 	{
 		ExplainPropertyInteger("GPU Batches", NULL, state->batches, es);
-		gstore_run_explain(&state->run, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
-						   has_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
+		gstore_query_explain(&state->run.figures,
+							 state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
+							 state->run.why, has_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
 	}
 }
 

@@ -21,13 +21,13 @@
 #include "utils/ruleutils.h"
 
 #include "postgres/form.h"
+#include "postgres/memory.h"
 #include "postgres/pending.h"
 #include "postgres/qual.h"
 #include "postgres/query_compile.h"
 #include "postgres/query_join.h"
 #include "postgres/query_path.h"
 #include "postgres/query_refused.h"
-#include "postgres/query_run.h"
 #include "postgres/query_scan.h"
 #include "postgres/settings.h"
 

@@ -42,7 +42,7 @@
 #include "postgres/query_filter.h"
 #include "postgres/query_order.h"
 #include "postgres/query_path.h"
-#include "postgres/query_run.h"
+#include "postgres/query_records.h"
 #include "postgres/query_scan.h"
 #include "postgres/query_ties.h"
 #include "postgres/reload.h"
@@ -584,7 +584,7 @@ make_first_list(ForeignScanState *node, order_state *state)
 {
 	gstore_ahead_begin(node);
 	prepare_lists(node, state);
-	state->run.place = "nowhere, as the table has no rows";
+	state->run.figures.place = "nowhere, as the table has no rows";
 	if (state->ranges == 0)
 		return true;
 	if (!state->joined)
@@ -833,7 +833,7 @@ explain_order(ForeignScanState *node, ExplainState *es)
 	gstore_explain_expressions(&node->ss.ps, "Row Filter", lthird(plan->fdw_exprs), es);
 	if (!gstore_scan_has_figures(&node->ss.ps, es))
 		return;
-	gstore_run_explain(&state->run, state->local, "GPU Rows Listed", es);
+	gstore_query_explain(&state->run.figures, state->local, state->run.why, "GPU Rows Listed", es);
 	ExplainPropertyInteger("Bytes Moved", NULL, (int64) state->bytes, es);
 }
 

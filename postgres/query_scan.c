@@ -20,7 +20,7 @@
 #include "postgres/query_late.h"
 #include "postgres/query_order.h"
 #include "postgres/query_path.h"
-#include "postgres/query_run.h"
+#include "postgres/query_records.h"
 #include "postgres/query_scan.h"
 #include "postgres/reload.h"
 #include "postgres/row_reader.h"
@@ -111,8 +111,8 @@ take_nothing(query_state *state)
 	state->run.words = gstore_query_record_words(state->compiled);
 	state->run.records = palloc0(sizeof(uint64) * (Size) state->run.words);
 	state->run.count = state->query.keys == NIL && !has_rows(state);
-	state->run.total += state->run.count;
-	state->run.place = "nowhere, as the table has no rows";
+	state->run.figures.records += state->run.count;
+	state->run.figures.place = "nowhere, as the table has no rows";
 }
 
 /* So many of the first groups are returned, at most; all of them without a LIMIT. So many rows are in the first list. */
@@ -428,8 +428,8 @@ explain_query(ForeignScanState *node, ExplainState *es)
 		gstore_explain_order(node, state->query.order, state->query.order_directions, es);
 	if (!gstore_scan_has_figures(&node->ss.ps, es))
 		return;
-	gstore_run_explain(&state->run, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
-					   has_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
+	gstore_query_explain(&state->run.figures, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
+						 state->run.why, has_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
 	if (state->late != NULL)
 		ExplainPropertyInteger("Bytes Moved", NULL,
 							   (int64) (state->bytes + gstore_late_bytes(state->late)), es);

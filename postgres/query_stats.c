@@ -50,6 +50,42 @@ gstore_query_count(gstore_query_kind kind, gstore_query_counter counter, uint64 
 		pg_atomic_fetch_add_u64(&stats->counts[kind][counter], (int64) more);
 }
 
+void
+gstore_query_add_cost(gstore_query_kind kind, gstore_run_figures *figures, const gquery_cost *cost)
+{
+	gquery_cost *sum = &figures->cost;
+
+	sum->rows += cost->rows;
+	sum->read_bytes += cost->read_bytes;
+	sum->host_bytes += cost->host_bytes;
+	sum->kernel_ns += cost->kernel_ns;
+	sum->total_ns += cost->total_ns;
+	sum->scratch_bytes = Max(sum->scratch_bytes, cost->scratch_bytes);
+	gstore_query_count(kind, GSTORE_QUERY_ROWS_READ, cost->rows);
+	gstore_query_count(kind, GSTORE_QUERY_BYTES_READ, cost->read_bytes);
+	gstore_query_count(kind, GSTORE_QUERY_KERNEL_NS, cost->kernel_ns);
+}
+
+void
+gstore_query_explain(const gstore_run_figures *figures, const char *local, const char *why,
+					 const char *label, ExplainState *es)
+{
+	const gquery_cost *cost = &figures->cost;
+
+	if (local != NULL)
+		ExplainPropertyText("Ran", psprintf("%s: %s", local, why), es);
+	else if (figures->place != NULL)
+		ExplainPropertyText("Ran", figures->place, es);
+	ExplainPropertyInteger("GPU Rows Read", NULL, (int64) cost->rows, es);
+	if (label != NULL)
+		ExplainPropertyInteger(label, NULL, (int64) figures->records, es);
+	ExplainPropertyInteger("GPU Bytes Read", NULL, (int64) cost->read_bytes, es);
+	if (cost->host_bytes > 0 || es->format != EXPLAIN_FORMAT_TEXT)
+		ExplainPropertyInteger("GPU Bytes on Host", NULL, (int64) cost->host_bytes, es);
+	if (es->timing)
+		ExplainPropertyFloat("GPU Kernel Time", "ms", (double) cost->kernel_ns / 1e6, 3, es);
+}
+
 Datum
 gstore_fdw_queries(PG_FUNCTION_ARGS)
 {

@@ -1,11 +1,16 @@
 /*
  * postgres/query_stats.h - what queries have done on the GPU, and why others have not, since the server's start
- * or the last reset: counters in shared memory, for the view gstore_fdw_queries.
+ * or the last reset: counters in shared memory, for the view gstore_fdw_queries; and
+ * of a plan node's queries, for EXPLAIN.
  */
 #ifndef GSTORE_QUERY_STATS_H
 #define GSTORE_QUERY_STATS_H
 
 #include "postgres.h"
+
+#include "commands/explain.h"
+
+#include "query/wire.h"
 
 typedef enum gstore_query_kind
 {
@@ -48,5 +53,21 @@ extern Size gstore_query_stats_size(void);
 extern void gstore_query_stats_attach(void *place, bool found); /* at server start */
 
 extern void gstore_query_count(gstore_query_kind kind, gstore_query_counter counter, uint64 more);
+
+/* Of a plan node's queries, for EXPLAIN. */
+typedef struct gstore_run_figures
+{
+	uint64		records;
+	gquery_cost cost;
+	const char *place; /* where the last one ran; NULL: there was none */
+} gstore_run_figures;
+
+/* Adds what a query has cost, to the counters too. */
+extern void
+gstore_query_add_cost(gstore_query_kind kind, gstore_run_figures *figures, const gquery_cost *cost);
+
+/* local: what ran in the place of the last one, and why; NULL: nothing did. label: what records are; NULL: not shown. */
+extern void gstore_query_explain(const gstore_run_figures *figures, const char *local,
+								 const char *why, const char *label, ExplainState *es);
 
 #endif

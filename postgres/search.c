@@ -40,7 +40,7 @@
 #include "postgres/compat.h"
 #include "postgres/qual.h"
 #include "postgres/query_compile.h"
-#include "postgres/query_run.h"
+#include "postgres/query_records.h"
 #include "postgres/query_word.h"
 #include "postgres/reload.h"
 #include "postgres/scan.h"
@@ -584,10 +584,10 @@ search_on_gpu(search *s, int first, int limit)
 	gpu_search	 g = {.s = s, .first = first, .limit = limit, .estate = CreateExecutorState()};
 	bool		 done = find_rows(&g);
 
-	if (done && g.run.total > 0)
+	if (done && g.run.figures.records > 0)
 	{
-		g.each = g.run.total / queries;
-		if (g.run.total % queries != 0 || g.each > (uint64) s->k)
+		g.each = g.run.figures.records / queries;
+		if (g.run.figures.records % queries != 0 || g.each > (uint64) s->k)
 			elog(ERROR, "the executor of queries has returned no valid result");
 		g.room = g.each * Max(READ_ROWS / g.each, 1);
 		g.records = MemoryContextAllocHuge(CurrentMemoryContext,
