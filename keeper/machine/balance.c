@@ -3,7 +3,7 @@
 #include "keeper/machine/lend.h"
 
 #define LEND_BYTES (256ull << 20) /* of an object, in a look: it gets no lease meanwhile */
-#define LEND_TRIES 8u             /* objects looked at */
+#define PLAN_TRIES 8u             /* objects that a look tries to move, of each device */
 
 /* ---- lent memory */
 
@@ -60,19 +60,40 @@ static void demote_over_budget(gvmi_machine *m, keep_device *device)
     gvmi_keep_take_victims(m, NULL, &plan);
 }
 
-/* False: nothing gains, or it cannot be moved now. */
+typedef bool may_move(const keep_object *object);
+
+/* Freezes the object that gains most by having so much room, of those that may and are not leased. NULL: there is none. */
+static keep_object *freeze_planned(gvmi_machine *m, keep_device *device, uint64_t room_bytes,
+                                   may_move *may, gvmi_policy_plan *plan)
+{
+    keep_object *passed_over[PLAN_TRIES], *object = NULL;
+    unsigned count = 0;
+
+    while (count < PLAN_TRIES && (object = gvmi_keep_plan_next(m, device, room_bytes, plan)) != NULL &&
+           !(may(object) && !gvmi_keep_leased(object) && gvmi_keep_freeze(m, object))) {
+        object->item.pinned = true; /* for the next plan */
+        passed_over[count++] = object;
+        object = NULL;
+    }
+    while (count > 0)
+        passed_over[--count]->item.pinned = false;
+    return object;
+}
+
+static bool may_promote(const keep_object *object)
+{
+    return object->first_wait == NULL && !object->has_regions && !object->in_failed;
+}
+
+/* False: nothing gains that can be moved now. */
 static bool promote_planned(gvmi_machine *m, keep_device *device)
 {
     gvmi_policy_plan plan;
-    keep_object *object = gvmi_keep_plan_next(m, device, gvmi_keep_own_room_bytes(m, device), &plan);
+    keep_object *object = freeze_planned(m, device, gvmi_keep_own_room_bytes(m, device),
+                                         may_promote, &plan);
 
     if (object == NULL)
         return false;
-    if (object->first_wait != NULL || object->has_regions || object->in_failed ||
-        !gvmi_keep_freeze(m, object)) {
-        object->item.pinned = true; /* until the next look: others may gain, too */
-        return false;
-    }
     (void)gvmi_keep_bring(m, object, &plan);
     gvmi_keep_mark(m, object);
     return true;
@@ -90,19 +111,9 @@ static bool may_borrow(const keep_object *object)
 static void lend_planned(gvmi_machine *m, keep_device *device)
 {
     const uint64_t bytes = gvmi_keep_settled_bytes(m, device);
-    keep_object *passed_over[LEND_TRIES], *object = NULL;
     gvmi_policy_plan plan;
-    unsigned count = 0;
+    keep_object *object = bytes > 0 ? freeze_planned(m, device, bytes, may_borrow, &plan) : NULL;
 
-    while (bytes > 0 && count < LEND_TRIES &&
-           (object = gvmi_keep_plan_next(m, device, bytes, &plan)) != NULL &&
-           !(may_borrow(object) && gvmi_keep_freeze(m, object))) {
-        object->item.pinned = true; /* for the next plan */
-        passed_over[count++] = object;
-        object = NULL;
-    }
-    while (count > 0)
-        passed_over[--count]->item.pinned = false;
     if (object == NULL)
         return;
     gvmi_keep_lend_chunks(m, object, LEND_BYTES);

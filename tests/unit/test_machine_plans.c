@@ -72,11 +72,68 @@ static void request_is_granted_where_chunks_cannot_be_brought_in(void **state)
     }
 }
 
+/* ---- looks */
+
+/* Of /x, which gains most by having more and is leased, three chunks of four are on the device, where there is room for one; all of /y are on the host. */
+static void start_with_leased(fixture *w, actor **a, uint32_t *x, uint32_t *y)
+{
+    start_fixture(w, 4, 8);
+    *a = join(w, 1);
+    (*a)->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create(w, *a, "/y", 4, 0, y), GVM_OK);
+    (*a)->create_flags = 0;
+    assert_int_equal(create(w, *a, "/x", 4, 0, x), GVM_OK);
+    begin_evict_bytes(w, *a, "/x", CHUNK);
+    map_object(w, *a, *x);
+    ask(w, *a, *x, GVM_LEASE_READ, 0);
+    assert_true(granted(*a));
+    take(w, *a, *x, GVM_LEASE_READ);
+    assert_int_equal(chunks_there(w, *a, *x), 3);
+    assert_int_equal(chunks_there(w, *a, *y), 0);
+}
+
+static void leased_object_that_gains_most_does_not_keep_others_from_the_room(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0;
+    uint64_t revokes;
+
+    (void)state;
+    start_with_leased(&w, &a, &x, &y);
+    tick(&w, 200);
+    tick(&w, 200);
+    assert_int_equal(chunks_there(&w, a, y), 1);
+    revokes = w.machine->revokes;
+    tick(&w, 200);
+    assert_int_equal(w.machine->revokes, revokes); /* of /x no permit is withdrawn */
+    end_fixture(&w);
+}
+
+static void object_that_a_look_passed_over_gives_room_to_others(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_with_leased(&w, &a, &x, &y);
+    tick(&w, 200);
+    give(&w, a, x, GVM_LEASE_READ);
+    ask_with_hint(&w, a, y, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    assert_true(granted(a));
+    take(&w, a, y, GVM_LEASE_READ);
+    assert_int_equal(chunks_there(&w, a, y), 4);
+    end_fixture(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(request_that_waited_for_a_lease_has_chunks_brought_in_then),
         cmocka_unit_test(request_is_granted_where_chunks_cannot_be_brought_in),
+        cmocka_unit_test(leased_object_that_gains_most_does_not_keep_others_from_the_room),
+        cmocka_unit_test(object_that_a_look_passed_over_gives_room_to_others),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
