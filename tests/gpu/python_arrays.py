@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Objects of a keeper, and memory of the process alone, as arrays of CuPy and PyTorch, on a GPU: usage: python_arrays.py BUILD-FOLDER
+"""Objects of a keeper, and memory of the process alone, as arrays of CuPy, PyTorch and numba, on a GPU: usage: python_arrays.py BUILD-FOLDER
 
 Goal: both read and write the very memory, in two processes, by each protocol; a lease stays as long as a tensor does; what was
 evicted is read at the same address. The package is compiled by cc against the build folder, as neither pip nor
@@ -219,6 +219,55 @@ def other_process_reads_and_writes(keeper):
     assert obj.copy_out(4) == b"\x00\x00\x80\x3f"  # 1.0, which the other one wrote
 
 
+# ---- numba
+
+
+def numba_kernels_use_objects(keeper):
+    obj = keeper.open(NAME)
+    add = adding_kernel()
+    with obj.write("f4") as a:
+        array = numba.cuda.as_cuda_array(a)
+        assert array.shape == (COUNT,) and array.device_ctypes_pointer.value == obj.address
+        add[COUNT // 256, 256](array, 1)
+        add[COUNT // 256, 256](a, 1)  # it takes what has the interface, too
+        numba.cuda.synchronize()
+        del array, a
+    gc.collect()
+    assert leases(keeper) == (0, 0)
+    assert sum_of(obj) == SUM + 2 * COUNT
+    with obj.write("f4") as a:
+        add[COUNT // 256, 256](a, -2)
+        del a
+
+
+def numba_waits_for_the_stream_of_an_array(_):
+    busy = cupy.random.rand(4096, 4096, dtype="f4")
+    with gvmem.Buffer(64 * MIB) as buffer:
+        buffer.fill(b"\0")
+        writer = cupy.cuda.Stream(non_blocking=True)
+        with writer:
+            for _ in range(50):
+                busy @ busy
+        buffer.fill(numpy.float32(1), 0, 64 * MIB, stream=writer)
+        a = buffer.array("f4", COUNT, stream=writer)
+        assert not writer.done
+        reader = numba.cuda.stream()
+        adding_kernel()[COUNT // 256, 256, reader](numba.cuda.as_cuda_array(a), 1)
+        reader.synchronize()
+        assert float(cupy.asarray(buffer.array("f4", COUNT)).sum(dtype="f8")) == 2 * COUNT
+        del a
+
+
+def adding_kernel():
+    @numba.cuda.jit
+    def add(array, number):
+        at = numba.cuda.grid(1)
+        if at < array.size:
+            array[at] += number
+
+    return add
+
+
 # ---- memory of this process alone
 
 
@@ -337,7 +386,11 @@ def child(keeper):
 CASES = [cupy_writes_by_cuda_interface, cupy_writes_by_dlpack, torch_writes_by_cuda_interface, torch_by_dlpack, tensor_keeps_the_lease,
          lease_ends_behind_a_stream, evicted_is_read_at_the_same_address, streams_as_dlpack_numbers_them, other_process_reads_and_writes,
          buffer_is_used_by_each_protocol, consumers_wait_for_the_stream_of_an_array, vector_grows_under_a_tensor, block_lives_as_long_as_a_tensor,
-         regions_are_resolved_for_cupy]
+         regions_are_resolved_for_cupy, numba_kernels_use_objects, numba_waits_for_the_stream_of_an_array]
+
+
+def why_no_numba(case):
+    return "numba is not installed" if case.__name__.startswith("numba") and numba is None else None
 
 
 def run_cases(cases, path, why_not=lambda case: None):
@@ -382,6 +435,10 @@ if __name__ == "__main__":
         import torch
     except ImportError as missing:
         leave(missing)
+    try:
+        import numba.cuda
+    except ImportError:
+        numba = None
     if not torch.cuda.is_available():
         leave("there is no GPU")
     os.environ["GVMEM_DRIVER"] = "cuda"
@@ -396,4 +453,4 @@ if __name__ == "__main__":
             with gvmem.connect(keeper_path) as connection:
                 child(connection)
         else:
-            sys.exit(run_cases([make_object, *CASES], keeper_path))
+            sys.exit(run_cases([make_object, *CASES], keeper_path, why_no_numba))
