@@ -322,7 +322,7 @@ typedef enum gvm_hint {
     GVM_HINT_NONE = 0,
     GVM_HINT_SCAN = 1, /* read once from end to end: do not displace others for it */
     GVM_HINT_HOT = 2,  /* read many times under this lease: bring it in first, in the place of
-                        * whatever is not leased */
+                        * whatever is not leased; waits for what is being moved */
     GVM_HINT_ONCE = 3, /* this access predicts nothing: what is on the host stays there */
 } gvm_hint;
 

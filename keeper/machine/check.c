@@ -442,6 +442,22 @@ static bool check_unserved(const gvmi_machine *m)
     return listed == unserved;
 }
 
+/* I18 */
+static bool check_thaw_waits(const gvmi_machine *m)
+{
+    uint32_t listed = 0, waits = 0;
+    bool frozen = m->thaw_waits == NULL;
+
+    for (const keep_wait *wait = m->thaw_waits; wait != NULL; wait = wait->thaw_next)
+        listed += wait->awaits_thaw;
+    for (const keep_object *o = m->objects; o != NULL; o = o->next) {
+        frozen = frozen || o->lease_state == KEEP_FROZEN;
+        for (const keep_wait *wait = o->first_wait; wait != NULL; wait = wait->next)
+            waits += wait->awaits_thaw;
+    }
+    return listed == waits && frozen;
+}
+
 bool gvmi_machine_check(const gvmi_machine *m)
 {
     for (uint32_t d = 0; d < m->config.device_count; d++)
@@ -451,11 +467,13 @@ bool gvmi_machine_check(const gvmi_machine *m)
         return false;
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
         if (o->marked || !check_object_chunks(m, o) || !check_permits(o) || !check_openers(o) ||
-            !check_links(m, o) || !check_followed_chunks(m, o) ||
+            !check_links(m, o) || !check_followed_chunks(m, o) || o->item.pinned ||
+            o->item.moving != (o->lease_state == KEEP_FROZEN) ||
             (o->fenced && o->lease_state != KEEP_DRAINING && o->lease_state != KEEP_FROZEN))
             return false;
     for (uint32_t i = 0; i < m->client_capacity; i++)
         if (m->clients[i] != NULL && !check_client(m, m->clients[i]))
             return false;
-    return check_users(m) && check_maps(m) && check_ended_links(m) && check_unserved(m);
+    return check_users(m) && check_maps(m) && check_ended_links(m) && check_unserved(m) &&
+           check_thaw_waits(m);
 }

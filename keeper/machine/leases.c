@@ -15,20 +15,39 @@ static bool must_drain(keep_object *object, bool readers_too)
     return object->writer != NULL && gvmi_keep_writers(object->writer) > 0;
 }
 
+/* HOT: what moves, or leaves the device, will give the object more room than the plan has found. */
+static bool gains_by_waiting(const gvmi_machine *m, const keep_object *object,
+                             const keep_wait *wait, const gvmi_policy_plan *plan)
+{
+    const keep_device *device = &m->devices[object->device];
+    const uint64_t fits_bytes = device->place.budget_bytes -
+                                device->place.budget_bytes % object->chunk_bytes;
+    const uint64_t wanted_bytes = object->item.bytes < fits_bytes ? object->item.bytes : fits_bytes;
+
+    return wait->hint == GVM_HINT_HOT && wait->thaws < KEEP_THAWS_MAX &&
+           (plan->passed_moving || device->leaving_bytes > 0) &&
+           object->item.resident_bytes + plan->bring_bytes < wanted_bytes;
+}
+
 /* Asks the policy, once a request, whether chunks should come before it is granted. Leases that it waits for have ended. True: not yet, the
  * object is looked at again. */
 static bool plan_promotion(gvmi_machine *m, keep_object *object, keep_wait *wait)
 {
     gvmi_policy_plan plan;
 
-    if (wait->considered)
-        return false;
+    if (wait->considered || wait->awaits_thaw)
+        return wait->awaits_thaw;
     wait->considered = true;
     if (object->device_chunks == object->chunk_count || wait->hint == GVM_HINT_ONCE ||
         wait->kind == KEEP_WAIT_SEAL || object->has_regions)
         return false; /* homes of regions stay in host memory */
     (void)gvmi_keep_sample(m, object);
     gvmi_keep_plan_for(m, object, wait->hint == GVM_HINT_HOT, &plan);
+    if (gains_by_waiting(m, object, wait, &plan)) {
+        wait->considered = false;
+        gvmi_keep_await_thaw(m, wait);
+        return true;
+    }
     if (plan.bring_bytes == 0 || !gvmi_keep_freeze(m, object))
         return false;
     if (gvmi_keep_bring(m, object, &plan))

@@ -290,7 +290,6 @@ void gvmi_machine_doorbell(gvmi_machine *m, uint32_t number)
 static void look_at_object(gvmi_machine *m, keep_object *object)
 {
     (void)gvmi_keep_sample(m, object);
-    object->item.pinned = object->lease_state == KEEP_FROZEN;
     gvmi_keep_retry_fence(m, object);
     gvmi_keep_watch_leases(m, object);
     if (object->lease_state == KEEP_DRAINING)

@@ -605,9 +605,10 @@ void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
     gvmi_keep_end_cut(m, object);
     if (object->untracked && !object->sealed)
         gvmi_keep_stale_copies(m, object);
-    object->item.pinned = false;
+    object->item.moving = false;
     gvmi_keep_resident(m, object);
     gvmi_keep_check_fence(m, object);
     gvmi_keep_end_freeze(m, object);
     gvmi_keep_mark(m, object);
+    gvmi_keep_end_thaw_waits(m);
 }

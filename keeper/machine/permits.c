@@ -179,7 +179,7 @@ bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)
     }
     object->writer = NULL;
     gvmi_keep_step_object(object, KEEP_FREEZE); /* the permits are as they should be */
-    object->item.pinned = true;
+    object->item.moving = true;
     return true;
 }
 

@@ -1,6 +1,14 @@
 /* What the policy would move, without victims that are leased. */
 #include "keeper/machine/lend.h"
 
+#define PLAN_TRIES_MAX 8 /* further plans of an event, when victims turned out to be leased */
+
+/* Items pinned while a plan is made. */
+typedef struct keep_pins {
+    uint32_t count;
+    gvmi_policy_item *items[PLAN_TRIES_MAX * GVMI_POLICY_VICTIMS_MAX];
+} keep_pins;
+
 /* Pins those victims of a plan that cannot be evicted, as they are leased, for a while. Also
  * records what the others were acquired for. True: the plan is to be made again. */
 static bool pin_leased_victims(gvmi_machine *m, const gvmi_policy_plan *plan, keep_pins *pins)
@@ -29,17 +37,14 @@ static void unpin_victims(keep_pins *pins)
 void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan)
 {
     keep_device *device = &m->devices[object->device];
-    const bool was_pinned = object->item.pinned;
     const uint64_t room_bytes = gvmi_keep_own_room_bytes(m, device);
     keep_pins pins = {.count = 0};
     unsigned tries = 0;
 
-    object->item.pinned = false;
     do
         gvmi_policy_plan_for(device->policy, &object->item, room_bytes, forced, plan);
-    while (pin_leased_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    while (pin_leased_victims(m, plan, &pins) && ++tries < PLAN_TRIES_MAX);
     unpin_victims(&pins);
-    object->item.pinned = was_pinned;
 }
 
 keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, uint64_t room_bytes,
@@ -51,7 +56,7 @@ keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, uint64_t 
 
     do
         item = gvmi_policy_plan_next(device->policy, room_bytes, plan);
-    while (item != NULL && pin_leased_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    while (item != NULL && pin_leased_victims(m, plan, &pins) && ++tries < PLAN_TRIES_MAX);
     unpin_victims(&pins);
     return item != NULL && plan->bring_bytes > 0 ? gvmi_keep_object_of(item) : NULL;
 }
@@ -63,6 +68,6 @@ void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes,
 
     do
         (void)gvmi_policy_plan_shrink(device->policy, bytes, plan);
-    while (pin_leased_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    while (pin_leased_victims(m, plan, &pins) && ++tries < PLAN_TRIES_MAX);
     unpin_victims(&pins);
 }

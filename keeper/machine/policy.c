@@ -613,6 +613,11 @@ static void trim_plan(gvmi_policy_plan *plan, uint64_t free_bytes, uint64_t sum)
     }
 }
 
+static bool is_fixed(const gvmi_policy_item *item)
+{
+    return item->pinned || item->moving;
+}
+
 static void find_victims(gvmi_policy *policy, const gvmi_policy_item *item, uint64_t free_bytes,
                          double price, will how, gvmi_policy_plan *plan)
 {
@@ -632,7 +637,8 @@ static void find_victims(gvmi_policy *policy, const gvmi_policy_item *item, uint
         if (at == NONE)
             break;
         o = &policy->entries[at];
-        if (o->item == item || o->item->pinned)
+        plan->passed_moving |= o->item != item && o->item->moving;
+        if (o->item == item || is_fixed(o->item))
             continue;
         if (!may_evict_entry(policy, o, mine, price, how))
             break;
@@ -655,6 +661,7 @@ static void make_plan(gvmi_policy *policy, const gvmi_policy_item *item, uint64_
     uint64_t want = item->bytes - item->resident_bytes;
 
     plan->victim_count = 0;
+    plan->passed_moving = false;
     plan->bring_bytes = units_down(free_bytes, item->unit_bytes, want);
     if (plan->bring_bytes < want && how != WILL_FILL)
         find_victims(policy, item, free_bytes, price, how, plan);
@@ -685,7 +692,7 @@ gvmi_policy_item *gvmi_policy_plan_next(gvmi_policy *policy, uint64_t free_bytes
         at = frontier_pop(&policy->frontier, &policy->wanted);
         if (at == NONE)
             break;
-        if (!policy->entries[at].item->pinned)
+        if (!is_fixed(policy->entries[at].item))
             candidates[count++] = policy->entries[at].item;
     }
     heap_clear(&policy->frontier);
@@ -699,6 +706,7 @@ gvmi_policy_item *gvmi_policy_plan_next(gvmi_policy *policy, uint64_t free_bytes
     }
     plan->bring_bytes = 0;
     plan->victim_count = 0;
+    plan->passed_moving = false;
     return NULL;
 }
 
@@ -708,6 +716,7 @@ uint64_t gvmi_policy_plan_shrink(gvmi_policy *policy, uint64_t bytes, gvmi_polic
 
     plan->bring_bytes = 0;
     plan->victim_count = 0;
+    plan->passed_moving = false;
     frontier_start(&policy->frontier, &policy->resident);
     while (sum < bytes && plan->victim_count < GVMI_POLICY_VICTIMS_MAX) {
         uint32_t at = frontier_pop(&policy->frontier, &policy->resident);
@@ -717,7 +726,7 @@ uint64_t gvmi_policy_plan_shrink(gvmi_policy *policy, uint64_t bytes, gvmi_polic
         if (at == NONE)
             break;
         item = policy->entries[at].item;
-        if (item->pinned)
+        if (is_fixed(item))
             continue;
         take = units_up(bytes - sum, item->unit_bytes, item->resident_bytes);
         plan->victims[plan->victim_count++] = (gvmi_policy_victim){item, take};

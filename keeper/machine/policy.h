@@ -24,12 +24,13 @@
 typedef struct gvmi_policy gvmi_policy;
 
 /* What the policy keeps of an object, besides its own tables; the object embeds it. It may read all
- * of it, and writes unit_bytes before gvmi_policy_add() and pinned. */
+ * of it, and writes unit_bytes before gvmi_policy_add(), pinned and moving. */
 typedef struct gvmi_policy_item {
     uint64_t bytes;          /* committed */
     uint64_t resident_bytes; /* on the device, or on their way there */
     uint64_t unit_bytes;     /* plans take and bring multiples of it (the chunk); 0: any bytes */
-    bool pinned;             /* leased or moving: nothing can be taken now; the keeper sets it */
+    bool pinned;             /* leased: nothing can be taken now; the keeper sets it */
+    bool moving;             /* likewise: its bytes move, which ends by itself */
     uint8_t last_hint;       /* gvm_hint */
     bool fresh;              /* grew since it was last acquired */
     uint32_t index;          /* in the policy's own tables */
@@ -46,6 +47,7 @@ typedef struct gvmi_policy_victim {
 
 typedef struct gvmi_policy_plan {
     uint64_t bring_bytes; /* of the item wanted; 0: leave it as it is */
+    bool passed_moving; /* there were victims that move: when they have ended to, there may be more to take */
     uint32_t victim_count;
     gvmi_policy_victim victims[GVMI_POLICY_VICTIMS_MAX];
 } gvmi_policy_plan;
@@ -68,7 +70,7 @@ void gvmi_policy_resident(gvmi_policy *policy, gvmi_policy_item *item, uint64_t 
 void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t count, gvm_hint hint);
 
 /* The item is wanted now, and free_bytes of the budget are free. forced: bring in what fits,
- * for GVM_HINT_HOT, displacing whatever is not pinned, the least valuable first. Pinned items are
+ * for GVM_HINT_HOT, displacing whatever is not pinned, the least valuable first. Pinned and moving items are
  * no victims.
  *
  * A resident item's acquires cost no message, so its score may be old: before following a plan,
@@ -78,13 +80,13 @@ void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t 
 void gvmi_policy_plan_for(gvmi_policy *policy, gvmi_policy_item *item, uint64_t free_bytes,
                           bool forced, gvmi_policy_plan *plan);
 
-/* Without anybody asking (the periodic look): the unpinned item that gains most from being brought
+/* Without anybody asking (the periodic look): the item, neither pinned nor moving, that gains most from being brought
  * in, or NULL; its plan as above. What lost bytes and was not acquired since, GVM_HINT_ONCE aside, stays out. */
 gvmi_policy_item *gvmi_policy_plan_next(gvmi_policy *policy, uint64_t free_bytes,
                                         gvmi_policy_plan *plan);
 
 /* bytes must go whatever they are worth (the budget shrank, an administrator asks): the least
- * valuable unpinned victims. Returns the sum of what the plan takes. */
+ * valuable victims. Returns the sum of what the plan takes. */
 uint64_t gvmi_policy_plan_shrink(gvmi_policy *policy, uint64_t bytes, gvmi_policy_plan *plan);
 
 /* Walks everything. */

@@ -68,6 +68,7 @@
  * I17 a place's lent_bytes are those of its frames that are lent; an object's lent_chunks are those that
  *     are in one, lent_by the same by lender, and it is in the list of borrowers iff there are any; a
  *     device's leaving_bytes and wanted_bytes are what check.c says.
+ * I18 a request that awaits the end of a freeze is in the list of those, and some object is FROZEN then.
  */
 #ifndef GVMI_KEEPER_MACHINE_STATE_H
 #define GVMI_KEEPER_MACHINE_STATE_H
@@ -130,7 +131,7 @@ typedef enum keep_lease_event {
     (1u << 16)                    /* of an object: the MAPs of two such wait in a client's outbox */
 #define KEEP_SERVED_MAX 256u      /* requests for leases, in an event or a turn */
 #define KEEP_FREED_LINKS_MAX 512u /* of those that have ended, in a turn */
-#define KEEP_PLAN_TRIES_MAX 8 /* further plans of an event, when victims turned out to be leased */
+#define KEEP_THAWS_MAX 8 /* that a request waits for at most, so that it has room on the device */
 #define KEEP_LOOKS_MAX 65536u /* at objects, openings and chunks, for memory that can be recalled */
 #define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
 
@@ -262,11 +263,14 @@ struct keep_wait {
     int64_t since_ns, deadline_ns; /* INT64_MAX: none */
     uint64_t bytes;                /* EVICT, SHRINK */
     gvm_hint hint;
-    bool considered;                /* the policy was asked */
-    bool for_cpu;                   /* READ, WRITE: all chunks leave the device first */
-    bool demoted;                   /* that was begun once */
-    keep_wait *prev, *next;         /* in the object's queue */
+    bool considered;        /* the policy was asked */
+    bool for_cpu;           /* READ, WRITE: all chunks leave the device first */
+    bool demoted;           /* that was begun once */
+    bool awaits_thaw;       /* in the machine's list of those: what moves may give it room */
+    uint32_t thaws;         /* that it has waited for */
+    keep_wait *prev, *next; /* in the object's queue */
     keep_wait *own_prev, *own_next; /* in the client's list */
+    keep_wait *thaw_prev, *thaw_next;
 };
 
 /* One object's growth: one at a time, the others queue. */
@@ -515,12 +519,6 @@ typedef struct keep_room { /* a chunk that waits for a frame */
     uint32_t chunk;
 } keep_room;
 
-/* Items pinned while a plan is made. */
-typedef struct keep_pins {
-    uint32_t count;
-    gvmi_policy_item *items[KEEP_PLAN_TRIES_MAX * GVMI_POLICY_VICTIMS_MAX];
-} keep_pins;
-
 typedef struct keep_device {
     keep_place place;
     gvmi_policy *policy;
@@ -553,6 +551,7 @@ struct gvmi_machine {
     uint64_t mapping_bytes;                /* host_bytes of all of them */
     keep_object *duplicated;               /* those with duplicate_chunks */
     keep_object *borrowers;                /* those with lent_chunks */
+    keep_wait *thaw_waits;                 /* those that await one */
     void *names, *links;                   /* tsearch(3) */
     keep_links *ended_links;               /* to be freed */
     uint64_t object_ids, client_ids, stamps, serials, job_ids, marks;
@@ -767,6 +766,9 @@ keep_wait *gvmi_keep_new_wait(gvmi_machine *m, keep_client *client, keep_object 
                               keep_opening *opening, keep_wait_kind kind, uint64_t request,
                               int32_t timeout_ms);
 void gvmi_keep_end_wait(gvmi_machine *m, keep_wait *wait);
+/* The request is considered again when an object is FROZEN no more: there is one that is. */
+void gvmi_keep_await_thaw(gvmi_machine *m, keep_wait *wait);
+void gvmi_keep_end_thaw_waits(gvmi_machine *m);
 void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening);
 void gvmi_keep_expire_waits(gvmi_machine *m);
 /* Only the client's, that may not wait at all. */

@@ -53,10 +53,40 @@ static void link_wait(gvmi_machine *m, keep_wait *wait)
     gvmi_keep_mark(m, object);
 }
 
+void gvmi_keep_await_thaw(gvmi_machine *m, keep_wait *wait)
+{
+    GVM_ASSERT(!wait->awaits_thaw);
+    wait->awaits_thaw = true;
+    wait->thaws++;
+    wait->thaw_prev = NULL;
+    wait->thaw_next = m->thaw_waits;
+    if (m->thaw_waits != NULL)
+        m->thaw_waits->thaw_prev = wait;
+    m->thaw_waits = wait;
+}
+
+static void unlist_thaw_wait(gvmi_machine *m, keep_wait *wait)
+{
+    wait->awaits_thaw = false;
+    *(wait->thaw_prev != NULL ? &wait->thaw_prev->thaw_next : &m->thaw_waits) = wait->thaw_next;
+    if (wait->thaw_next != NULL)
+        wait->thaw_next->thaw_prev = wait->thaw_prev;
+}
+
+void gvmi_keep_end_thaw_waits(gvmi_machine *m)
+{
+    while (m->thaw_waits != NULL) {
+        gvmi_keep_mark(m, m->thaw_waits->object);
+        unlist_thaw_wait(m, m->thaw_waits);
+    }
+}
+
 void gvmi_keep_end_wait(gvmi_machine *m, keep_wait *wait)
 {
     keep_object *object = wait->object;
 
+    if (wait->awaits_thaw)
+        unlist_thaw_wait(m, wait);
     if (wait->prev != NULL)
         wait->prev->next = wait->next;
     else
@@ -103,6 +133,10 @@ static void expire_wait(gvmi_machine *m, keep_wait *wait)
             object->fence_waits ? "there is no room to copy it"
                                 : "it is not copied while others have leases on it",
             object->fence_waits ? "make room" : "have those leases end");
+    else if (wait->awaits_thaw)
+        gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_TIMEOUT,
+                               "other objects were being moved, and until then the device has no room for "
+                               "all of this one: wait longer, or acquire it without GVM_HINT_HOT");
     else
         gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_TIMEOUT,
                                "others kept a conflicting lease, or the object was being moved");

@@ -72,6 +72,138 @@ static void request_is_granted_where_chunks_cannot_be_brought_in(void **state)
     }
 }
 
+/* ---- what moves just then */
+
+/* /x has the device, all of /y is on the host. */
+static void start_full(fixture *w, actor **a, uint32_t *y)
+{
+    uint32_t x = 0;
+
+    start_fixture(w, 4, 8);
+    *a = join(w, 1);
+    assert_int_equal(create(w, *a, "/x", 4, 0, &x), GVM_OK);
+    (*a)->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create(w, *a, "/y", 4, 0, y), GVM_OK);
+    (*a)->create_flags = 0;
+    assert_int_equal(chunks_there(w, *a, x), 4);
+    w->hold_jobs = true;
+}
+
+static void hot_request_waits_for_what_moves_just_then(void **state)
+{
+    static const gvm_lease_mode modes[] = {GVM_LEASE_READ, GVM_LEASE_WRITE};
+
+    (void)state;
+    for (uint64_t chunks = 1; chunks <= 4; chunks++) { /* 4: there is no other victim */
+        fixture w;
+        actor *a;
+        uint32_t y = 0;
+
+        start_full(&w, &a, &y);
+        begin_evict_bytes(&w, a, "/x", chunks * CHUNK);
+        ask_with_hint(&w, a, y, modes[chunks % 2], GVM_HINT_HOT, -1);
+        assert_false(granted(a));
+        assert_int_equal(w.job_count, chunks); /* no copy of /y for less than it can have */
+        end_jobs(&w);
+        assert_true(granted(a));
+        take(&w, a, y, modes[chunks % 2]);
+        assert_int_equal(chunks_there(&w, a, y), 4);
+        end_fixture(&w);
+    }
+}
+
+static void request_without_hint_does_not_wait_for_what_moves(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t y = 0;
+
+    (void)state;
+    start_full(&w, &a, &y);
+    begin_evict_bytes(&w, a, "/x", CHUNK);
+    ask(&w, a, y, GVM_LEASE_READ, -1);
+    assert_true(granted(a));
+    take(&w, a, y, GVM_LEASE_READ);
+    end_fixture(&w);
+}
+
+static void hot_request_waits_for_moves_no_longer_than_it_may(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t y = 0;
+
+    (void)state;
+    start_full(&w, &a, &y);
+    begin_evict_bytes(&w, a, "/x", CHUNK);
+    ask_with_hint(&w, a, y, GVM_LEASE_WRITE, GVM_HINT_HOT, 0); /* who cannot wait has what there is */
+    assert_true(granted(a));
+    take(&w, a, y, GVM_LEASE_WRITE);
+    give(&w, a, y, GVM_LEASE_WRITE);
+    ask_with_hint(&w, a, y, GVM_LEASE_WRITE, GVM_HINT_HOT, 50);
+    tick(&w, 40);
+    assert_int_equal(last(a)->head.type, 0);
+    tick(&w, 20);
+    assert_int_equal(reply_status(a), GVM_E_TIMEOUT);
+    assert_non_null(strstr(last(a)->body.FAILED.text, "GVM_HINT_HOT"));
+    assert_null(w.machine->thaw_waits);
+    end_jobs(&w);
+    for (const keep_object *o = w.machine->objects; o != NULL; o = o->next)
+        assert_true(o->lease_state == KEEP_SHARED || o->lease_state == KEEP_EXCLUSIVE);
+    end_fixture(&w);
+}
+
+static void hot_request_waits_for_a_few_moves_alone(void **state)
+{
+    const uint64_t count = KEEP_THAWS_MAX + 2;
+    fixture w;
+    actor *a, *evictor;
+    uint32_t slot = 0, y = 0;
+    char name[] = "/0";
+
+    (void)state;
+    start_fixture(&w, count, 2 * count);
+    a = join(&w, 1);
+    evictor = join(&w, 1);
+    a->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create(&w, a, "/y", count, 0, &y), GVM_OK);
+    a->create_flags = 0;
+    for (uint64_t i = 0; i < count; i++, name[1]++)
+        assert_int_equal(create(&w, a, name, 1, 0, &slot), GVM_OK);
+    w.hold_jobs = true;
+    for (name[1] = '0'; w.job_count < count; name[1]++)
+        begin_evict(&w, evictor, name);
+    ask_with_hint(&w, a, y, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    for (unsigned i = 0; i < KEEP_THAWS_MAX; i++) {
+        assert_non_null(w.machine->thaw_waits);
+        gvmi_machine_job_done(w.machine, w.jobs[--w.job_count], GVM_OK);
+        run(&w);
+    }
+    assert_null(w.machine->thaw_waits);
+    end_jobs(&w);
+    assert_true(granted(a));
+    take(&w, a, y, GVM_LEASE_READ);
+    assert_int_equal(chunks_there(&w, a, y), KEEP_THAWS_MAX);
+    end_fixture(&w);
+}
+
+/* It and its requests go while one awaits the end of a move. */
+static void object_that_is_closed_awaits_no_move(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t y = 0;
+
+    (void)state;
+    start_full(&w, &a, &y);
+    begin_evict_bytes(&w, a, "/x", CHUNK);
+    ask_with_hint(&w, a, y, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    drop_object(&w, a, "/y");
+    close_slot(&w, a, y);
+    assert_null(w.machine->thaw_waits);
+    end_fixture(&w);
+}
+
 /* ---- looks */
 
 /* Of /x, which gains most by having more and is leased, three chunks of four are on the device, where there is room for one; all of /y are on the host. */
@@ -132,6 +264,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(request_that_waited_for_a_lease_has_chunks_brought_in_then),
         cmocka_unit_test(request_is_granted_where_chunks_cannot_be_brought_in),
+        cmocka_unit_test(hot_request_waits_for_what_moves_just_then),
+        cmocka_unit_test(request_without_hint_does_not_wait_for_what_moves),
+        cmocka_unit_test(hot_request_waits_for_moves_no_longer_than_it_may),
+        cmocka_unit_test(hot_request_waits_for_a_few_moves_alone),
+        cmocka_unit_test(object_that_is_closed_awaits_no_move),
         cmocka_unit_test(leased_object_that_gains_most_does_not_keep_others_from_the_room),
         cmocka_unit_test(object_that_a_look_passed_over_gives_room_to_others),
     };

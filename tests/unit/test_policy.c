@@ -67,7 +67,7 @@ static void expect_victims(const gvmi_policy_plan *plan, const gvmi_policy_item 
         const gvmi_policy_victim *v = &plan->victims[i];
 
         assert_ptr_not_equal(v->item, item);
-        assert_false(v->item->pinned);
+        assert_false(v->item->pinned || v->item->moving);
         assert_true(v->bytes > 0 && v->bytes <= v->item->resident_bytes);
         assert_true(whole_units(v->item, v->bytes, v->item->resident_bytes));
         for (uint32_t j = 0; j < i; j++)
@@ -603,6 +603,26 @@ static void policy_pinned_items_are_no_victims(void **state)
     device_free(d);
 }
 
+static void policy_moving_items_are_no_victims_and_the_plan_says_so(void **state)
+{
+    device *d = device_new(100);
+    gvmi_policy_plan plan;
+
+    (void)state;
+    add_many(d, 0, 3, 50);
+    rounds(d, 0, 2, 1);
+    d->items[0].moving = true;
+    gvmi_policy_plan_for(d->policy, &d->items[2], 0, true, &plan);
+    assert_int_equal(plan.bring_bytes, 50 * MIB);
+    expect_victims(&plan, &d->items[2]);
+    assert_true(plan.passed_moving);
+    assert_int_equal(gvmi_policy_plan_shrink(d->policy, UINT64_MAX, &plan), 50 * MIB);
+    d->items[0].moving = false;
+    gvmi_policy_plan_for(d->policy, &d->items[2], 0, true, &plan);
+    assert_false(plan.passed_moving);
+    device_free(d);
+}
+
 static void policy_shrink_takes_the_least_valuable_first(void **state)
 {
     device *d = device_after_scans(100);
@@ -840,6 +860,7 @@ static void random_step(device *d, bool *there, int count, uint64_t *random)
         d->used += item->resident_bytes;
     } else if (r % 32 < 6) {
         item->pinned = !item->pinned;
+        item->moving = (r & 1 << 20) != 0;
     } else if (r % 32 == 6) {
         gvmi_policy_plan_shrink(d->policy, (r >> 8) % (128 * MIB), &plan);
         plan.bring_bytes = 0;
@@ -851,7 +872,7 @@ static void random_step(device *d, bool *there, int count, uint64_t *random)
         next = gvmi_policy_plan_next(d->policy, d->budget - d->used, &plan);
         assert_true((next != NULL) == (plan.bring_bytes > 0));
         if (next != NULL) {
-            assert_false(next->pinned);
+            assert_false(next->pinned || next->moving);
             follow(d, next, &plan);
         }
     } else if (r % 32 == 8 && d->used < 200 * MIB) {
@@ -927,6 +948,7 @@ int main(void)
         cmocka_unit_test(policy_shrunk_item_has_no_more_than_its_bytes),
         cmocka_unit_test(policy_removed_item_is_no_victim_and_its_place_is_used_again),
         cmocka_unit_test(policy_pinned_items_are_no_victims),
+        cmocka_unit_test(policy_moving_items_are_no_victims_and_the_plan_says_so),
         cmocka_unit_test(policy_shrink_takes_the_least_valuable_first),
         cmocka_unit_test(policy_changed_budget_is_lived_within),
         cmocka_unit_test(policy_periodic_look_fills_what_came_free),
