@@ -25,6 +25,8 @@ _FORMATS = {"?": "b", "h": "s", "i": "i", "l": "l", "q": "l", "I": "I", "f": "f"
 _WIDTHS = {"s": 2, "i": 4, "l": 8, "I": 4, "f": 4, "g": 8, "tdD": 4, "ttu": 8, "e": 2}
 _OFFSETS = {"u": 4, "z": 4, "+l": 4, "U": 8, "Z": 8, "+L": 8}  # their width, of what has offsets
 _DECIMAL = re.compile(r"d:[0-9]+,-?[0-9]+(,128)?")
+_INTEGERS, _BYTES = frozenset("bBhHiIlLqQnN"), re.compile(r"[bBc]|[0-9]*[sx]")  # the buffer protocol's, of the machine's order
+_FLOATS = {"e": "e", "f": "f", "g": "d"}
 _DLPACK = {(0, 16): "h", (0, 32): "i", (0, 64): "q", (1, 8): "B", (1, 32): "I", (2, 32): "f", (2, 64): "d", (6, 8): "?"}
 
 
@@ -126,6 +128,21 @@ def _formats_of(name: str, view: Any, code: str) -> tuple[str, str]:
     raise TypeError(f'column "{name}": values of format {code!r} in {view.ndim} dimensions have no type in SQL')
 
 
+def _check_code(name: str, view: Any, code: str, format: str) -> None:
+    """Refuses values that a format of the same width, which the caller has named, would read as others."""
+    if format in _FLOATS:
+        fits = code == _FLOATS[format]
+    elif format == "b":
+        fits = code in ("?", "b", "B")
+    elif format.startswith(("w:", "d:")):
+        fits = _BYTES.fullmatch(code) is not None
+    else:
+        fits = code in _INTEGERS
+    if view.nbytes and not fits:
+        swapped = ', whose bytes are in the other order: cast the array by astype(array.dtype.newbyteorder("="))' if code[:1] in (">", "!") else ""
+        raise TypeError(f'column "{name}": values of the buffer protocol\'s format {code!r} are none of format "{format}"{swapped}')
+
+
 def _bits(name: str, validity: Any, rows: int) -> Optional[bytes]:
     if validity is None:
         return None
@@ -195,6 +212,8 @@ def _from_values(name: str, values: Values) -> _Column:
     width = view.shape[1] * view.itemsize if element else _width(format)
     if width is None or width * rows != view.nbytes:
         raise TypeError(f'column "{name}": {rows} rows of format "{format}" are not {view.nbytes} bytes')
+    if values.format:
+        _check_code(name, view, code, format)
     data = _Buffer(_gvmem.pack_bits(view) if format == "b" else view)
     return _column(name, format, rows, data, _bits(name, values.validity, rows), None, element,
                    elements=rows * view.shape[1] if element else 0)
@@ -214,6 +233,8 @@ def _from_offsets(name: str, values: Values, view: Any, code: str) -> _Column:
     element = values.format or _formats_of(name, view, code)[0]
     if view.ndim != 1 or (_width(element) or 0) * view.shape[0] != view.nbytes:
         raise TypeError(f'column "{name}": elements of format "{element}" are not of {view.itemsize} bytes')
+    if values.format:
+        _check_code(name, view, code, element)
     data = _Buffer(_gvmem.pack_bits(view) if element == "b" else view)
     return _column(name, "+L", rows, data, validity, moved, element, elements=view.shape[0])
 

@@ -252,6 +252,25 @@ def test_values_that_are_none_are_refused(cursor, values):
     assert cursor.said == []
 
 
+@pytest.mark.parametrize(("dtype", "format"), [
+    (">i8", "tsu:"), (">i8", "l"), (">i4", "tdD"), (">i2", "s"), (">f8", "g"), ("f8", "tsu:"), ("f8", "l"), ("i8", "g"), ("f4", "i"), ("i4", "f"),
+    ("i2", "e"), ("f2", "s"), ("M8[us]", "tsu:"), ("i8", "w:8"), ("f4", "I"),
+])
+def test_values_of_another_kind_than_the_format_names_are_refused(cursor, dtype, format):
+    array = numpy.zeros(3, dtype)
+    for values in (gvmem.Values(array, format=format), gvmem.Values(array, offsets=numpy.array([0, 3]), format=format)):
+        with pytest.raises(TypeError, match='column "x"'):
+            gvmem.load(cursor, "t", {"x": values})
+    assert cursor.said == []
+
+
+def test_values_of_the_kind_that_the_format_names_arrive(cursor):
+    for dtype, format in (("i8", "tsu:"), ("i8", "ttu"), ("i4", "tdD"), ("u4", "i"), ("u2", "s"), ("i4", "I"), ("u8", "l"), ("f8", "g"), ("f4", "f")):
+        assert load(cursor, x=gvmem.Values(numpy.arange(3, dtype=dtype), format=format)) == {"x": (format, [0, 1, 2])}
+    assert load(cursor, x=gvmem.Values(numpy.array([b"ab", b"c"], "S2"), format="w:2")) == {"x": ("w:2", [b"ab", b"c\0"])}
+    assert load(cursor, x=gvmem.Values(numpy.array([]), format="tsu:")) == {"x": ("tsu:", [])}
+
+
 @pytest.mark.parametrize("connection", [None, "dbname=trades"])
 def test_what_is_no_connection_is_refused(connection):
     with pytest.raises(TypeError, match="neither a connection nor a cursor"):
