@@ -215,14 +215,6 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "gvmem._gvmem",
-    .m_doc = "The public C API of gvmem. Use the package gvmem.",
-    .m_size = -1,
-    .m_methods = functions,
-};
-
 /* clang-format off */
 #define CONSTANTS(X) \
     X(OBJECT_KEEP) X(OBJECT_UNTRACKED) X(OBJECT_HOST) X(OBJECT_REGIONS) \
@@ -273,8 +265,6 @@ static bool add_statuses(PyObject *module)
     return true;
 }
 
-PyMODINIT_FUNC PyInit__gvmem(void);
-
 static void format_version(unsigned long version, char text[32])
 {
     PyOS_snprintf(text, 32, "%lu.%lu.%lu", version / 10000, version / 100 % 100, version % 100);
@@ -299,25 +289,52 @@ static bool check_version(unsigned long loaded)
     return false;
 }
 
-PyMODINIT_FUNC PyInit__gvmem(void)
+static bool fill(PyObject *module)
 {
-    const unsigned long version = gvm_version();
-    PyObject *module;
     char text[32];
 
-    if (!check_version(version))
-        return NULL;
-    module = PyModule_Create(&definition);
-    if (module == NULL)
-        return NULL;
-    format_version(version, text);
+    format_version(gvm_version(), text);
     errors = PyDict_New();
-    if (errors == NULL || PyModule_AddObjectRef(module, "errors", errors) != 0 ||
-        PyModule_AddStringConstant(module, "version", text) != 0 || !add_constants(module) ||
-        !add_statuses(module) || !handle_ready(module) || !hold_ready(module) ||
-        !memory_ready(module) || !arena_ready(module) || !array_ready(module)) {
-        Py_DECREF(module);
-        return NULL;
+    return errors != NULL && PyModule_AddObjectRef(module, "errors", errors) == 0 &&
+           PyModule_AddStringConstant(module, "version", text) == 0 && add_constants(module) &&
+           add_statuses(module) && handle_ready(module) && hold_ready(module) &&
+           memory_ready(module) && arena_ready(module) && array_ready(module);
+}
+
+/* Types and classes of errors are of the process, so of one interpreter. Imported there a second time, it is what it was. */
+static int execute(PyObject *module)
+{
+    static PyObject *first;
+
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError,
+                        "gvmem works in the main interpreter alone: import it there, and use threads or processes "
+                        "in the place of other interpreters");
+        return -1;
     }
-    return module;
+    if (first != NULL)
+        return PyDict_Update(PyModule_GetDict(module), PyModule_GetDict(first));
+    if (!fill(module))
+        return -1;
+    first = Py_NewRef(module);
+    return 0;
+}
+
+PyMODINIT_FUNC PyInit__gvmem(void);
+
+PyMODINIT_FUNC PyInit__gvmem(void)
+{
+    static PyModuleDef_Slot slots[] = {
+        {Py_mod_exec, execute},
+        {0, NULL},
+    };
+    static PyModuleDef definition = {
+        PyModuleDef_HEAD_INIT,
+        .m_name = "gvmem._gvmem",
+        .m_doc = "The public C API of gvmem. Use the package gvmem.",
+        .m_methods = functions,
+        .m_slots = slots,
+    };
+
+    return check_version(gvm_version()) ? PyModuleDef_Init(&definition) : NULL;
 }

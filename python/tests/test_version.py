@@ -1,4 +1,4 @@
-"""A library of another version is refused, by a sentence that names both."""
+"""A library of another version is refused, by a sentence that names both; and so are other interpreters of a process."""
 import os
 import re
 import subprocess
@@ -32,3 +32,33 @@ def test_library_of_another_version_is_refused(tmp_path, major, minor, patch, ta
     assert done.returncode == 1
     assert re.search(rf"ImportError: the package gvmem is of version {gvmem.__version__}, and the library that was loaded, \S*libversion.so, of version "
                      rf"{major}\.{minor}\.{patch}: install both", done.stderr), done.stderr
+
+
+ELSEWHERE = r"""
+import sys, gvmem
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+program = "import sys; sys.path[:] = %r\ntry: import gvmem\nexcept ImportError as error: print(error, flush=True)" % (sys.path,)
+interpreters.run_string(interpreters.create(), program)
+def fail(module):
+    try:
+        module.Heap().alloc(1 << 50)
+    except gvmem.errors.Invalid:
+        print("caught")
+old = gvmem
+fail(old)
+for name in [name for name in sys.modules if name.split(".")[0] == "gvmem"]:
+    del sys.modules[name]
+import gvmem
+fail(old), fail(gvmem)
+"""
+
+
+def test_other_interpreter_is_refused():
+    """It would have the classes of errors to itself. Imported again in the main one, the module is what it was."""
+    done = subprocess.run([sys.executable, "-c", ELSEWHERE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "the main interpreter alone" in lines[0] and lines[1:] == ["caught"] * 3, done.stdout
