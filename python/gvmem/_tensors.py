@@ -178,10 +178,15 @@ def _of_cuda_interface(value: Any, device: int, stream: Optional[int]) -> Source
     return Source(dtype, shape, strides, said["data"][0], device, (value, said))
 
 
+def _is_too_large(dtype: str, shape: tuple[int, ...]) -> bool:
+    """For what arrays count with, also if a length is 0 or elements have the same bytes."""
+    return prod(length or 1 for length in shape) * TYPES[dtype].bytes >= 2**63
+
+
 def _check(source: Source) -> Source:
     """As a header can have it."""
     shape, strides = _integers(source.shape), _integers(source.strides)
-    if len(strides) != len(shape) or not all(0 <= length < 2**63 for length in shape):
+    if len(strides) != len(shape) or not all(0 <= length < 2**63 for length in shape) or _is_too_large(source.dtype, shape):
         raise TypeError(f"its lengths are {shape}, its strides {strides}")
     if prod(shape) and any(stride < 0 and length > 1 for stride, length in zip(strides, shape)):
         raise TypeError(f"its strides {strides} are negative: make it contiguous first")
@@ -392,6 +397,8 @@ def _read_layout(said: Any, data_bytes: int, is_file: bool) -> Layout:
         strides = _numbers("its strides", said["strides"])
         if len(strides) != len(shape):
             raise ValueError(f"it has {len(strides)} strides for {len(shape)} dimensions")
+    if _is_too_large(dtype, shape):
+        raise ValueError(f"its lengths {shape} are too many elements")
     count, size = prod(shape), offsets[1] - offsets[0]
     if strides is not None and count:
         count = 1 + sum(stride * (length - 1) for stride, length in zip(strides, shape))

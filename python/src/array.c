@@ -56,11 +56,13 @@ const element *find_element(const char *name)
 
 /* ---- making one */
 
-/* One dimension of all there is, without a shape; -1 stands for what is left. */
+/* One dimension of all there is, without a shape; -1 stands for what is left. Strides are C's. */
 static bool set_shape(array *a, PyObject *shape, uint64_t room_bytes)
 {
     const uint64_t size = a->type->bits / 8u;
-    uint64_t count = 1, step = size;
+    uint64_t bytes = size,
+             step = size; /* bytes: with 1 in the place of 0, so that strides are numbers, too */
+    bool empty = false;
     int open = -1;
 
     if (shape == Py_None) {
@@ -91,59 +93,37 @@ static bool set_shape(array *a, PyObject *shape, uint64_t room_bytes)
         } else if (a->shape[i] < 0) {
             PyErr_Format(PyExc_ValueError, "%zd is no length of a dimension", a->shape[i]);
             return false;
-        } else if (__builtin_mul_overflow(count, (uint64_t)a->shape[i], &count)) {
+        } else if (a->shape[i] == 0) {
+            empty = true;
+        } else if (__builtin_mul_overflow(bytes, (uint64_t)a->shape[i], &bytes) ||
+                   bytes > PY_SSIZE_T_MAX) {
             PyErr_SetString(PyExc_ValueError, "the shape has too many elements");
             return false;
         }
     }
     if (open >= 0) {
-        a->shape[open] = count == 0 ? 0 : (Py_ssize_t)(room_bytes / size / count);
-        count *= (uint64_t)a->shape[open];
+        a->shape[open] = empty ? 0 : (Py_ssize_t)(room_bytes / bytes);
+        empty |= a->shape[open] == 0;
+        bytes *= empty ? 1 : (uint64_t)a->shape[open];
     }
-    if (__builtin_mul_overflow(count, size, &a->bytes) || a->bytes > room_bytes) {
+    a->bytes = empty ? 0 : bytes;
+    if (a->bytes > room_bytes) {
         PyErr_Format(PyExc_ValueError, "%llu elements of %s are more than the %llu bytes there",
-                     (unsigned long long)count, a->type->name, (unsigned long long)room_bytes);
+                     (unsigned long long)(bytes / size), a->type->name,
+                     (unsigned long long)room_bytes);
         return false;
     }
     for (int i = a->ndim - 1; i >= 0; i--) {
         a->strides[i] = (Py_ssize_t)step;
-        step *= (uint64_t)a->shape[i]; /* without elements it may wrap, and means nothing */
+        step *= a->shape[i] == 0 ? 1 : (uint64_t)a->shape[i];
     }
     a->contiguous = true;
     return true;
 }
 
-PyObject *array_new(hold *h, uint32_t index, uint64_t offset, const element *type, PyObject *shape)
-{
-    array *a;
-
-    if (!hold_check_live(h))
-        return NULL;
-    if (index >= h->regions_count || offset > h->regions[index].bytes)
-        return PyErr_Format(PyExc_ValueError, "offset %llu is behind the end",
-                            (unsigned long long)offset);
-    if (((uintptr_t)h->regions[index].address + offset) % (type->bits > 64 ? 8u : type->bits / 8u) != 0)
-        return PyErr_Format(PyExc_ValueError, "offset %llu is not aligned for %s",
-                            (unsigned long long)offset, type->name);
-    a = PyObject_New(array, array_type);
-    if (a == NULL)
-        return NULL;
-    memset((char *)a + sizeof(PyObject), 0, sizeof *a - sizeof(PyObject));
-    a->lease = (hold *)Py_NewRef((PyObject *)h);
-    a->type = type;
-    a->readonly = h->mode != GVM_LEASE_WRITE;
-    a->address = h->regions[index].address + offset;
-    if (!set_shape(a, shape, h->regions[index].bytes - offset)) {
-        Py_DECREF((PyObject *)a);
-        return NULL;
-    }
-    return (PyObject *)a;
-}
-
 /* Strides in elements, in the place of C's; room_bytes are there from the first element on. */
-bool array_set_strides(PyObject *self, PyObject *strides, uint64_t room_bytes)
+static bool set_strides(array *a, PyObject *strides, uint64_t room_bytes)
 {
-    array *a = (array *)self;
     const uint64_t size = a->type->bits / 8u;
     uint64_t last = 0; /* element, from the first one */
 
@@ -174,6 +154,37 @@ bool array_set_strides(PyObject *self, PyObject *strides, uint64_t room_bytes)
     PyErr_Format(PyExc_ValueError, "element %llu of %s lies behind the %llu bytes there",
                  (unsigned long long)last, a->type->name, (unsigned long long)room_bytes);
     return false;
+}
+
+PyObject *array_new(hold *h, uint32_t index, uint64_t offset, const element *type, PyObject *shape,
+                    PyObject *strides)
+{
+    uint64_t room_bytes;
+    array *a;
+
+    if (!hold_check_live(h))
+        return NULL;
+    if (index >= h->regions_count || offset > h->regions[index].bytes)
+        return PyErr_Format(PyExc_ValueError, "offset %llu is behind the end",
+                            (unsigned long long)offset);
+    if (((uintptr_t)h->regions[index].address + offset) % (type->bits > 64 ? 8u : type->bits / 8u) != 0)
+        return PyErr_Format(PyExc_ValueError, "offset %llu is not aligned for %s",
+                            (unsigned long long)offset, type->name);
+    a = PyObject_New(array, array_type);
+    if (a == NULL)
+        return NULL;
+    memset((char *)a + sizeof(PyObject), 0, sizeof *a - sizeof(PyObject));
+    a->lease = (hold *)Py_NewRef((PyObject *)h);
+    a->type = type;
+    a->readonly = h->mode != GVM_LEASE_WRITE;
+    a->address = h->regions[index].address + offset;
+    room_bytes = h->regions[index].bytes - offset;
+    if (!set_shape(a, shape, strides == Py_None ? room_bytes : PY_SSIZE_T_MAX) || /* elements may have the same bytes */
+        !set_strides(a, strides, room_bytes)) {
+        Py_DECREF((PyObject *)a);
+        return NULL;
+    }
+    return (PyObject *)a;
 }
 
 uint64_t array_bytes(PyObject *self)

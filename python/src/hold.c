@@ -196,17 +196,14 @@ static PyObject *make_array(PyObject *self, PyObject *arguments)
     uint32_t index;
     uint64_t offset;
     const char *name;
-    PyObject *shape, *strides = Py_None, *result;
+    PyObject *shape, *strides = Py_None;
     const element *type;
 
     if (!PyArg_ParseTuple(arguments, "O&O&sO|O", get_u32, &index, get_u64, &offset, &name, &shape,
                           &strides))
         return NULL;
     type = find_element(name);
-    result = type == NULL ? NULL : array_new(h, index, offset, type, shape);
-    if (result != NULL && !array_set_strides(result, strides, h->regions[index].bytes - offset))
-        Py_CLEAR(result);
-    return result;
+    return type == NULL ? NULL : array_new(h, index, offset, type, shape, strides);
 }
 
 static PyObject *get_region(PyObject *self, PyObject *arguments)

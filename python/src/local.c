@@ -87,7 +87,7 @@ PyObject *local_array(handle *h, PyObject *arguments, local_room *find)
     if (sealed)
         lease->mode = GVM_LEASE_READ;
     lease->regions[0] = (region){h->address, offset + room};
-    result = array_new(lease, 0, offset, type, shape);
+    result = array_new(lease, 0, offset, type, shape, Py_None);
     if (result != NULL)
         lease->regions[0] = (region){h->address + offset, array_bytes(result)};
 

@@ -221,8 +221,8 @@ bool hold_is_on_cpu(const hold *h);
 bool hold_ready(PyObject *module);
 
 /* array.c */
-PyObject *array_new(hold *h, uint32_t region, uint64_t offset, const element *type, PyObject *shape);
-bool array_set_strides(PyObject *self, PyObject *strides, uint64_t room_bytes);
+PyObject *array_new(hold *h, uint32_t region, uint64_t offset, const element *type, PyObject *shape,
+                    PyObject *strides);
 uint64_t array_bytes(PyObject *self);
 const element *find_element(const char *name); /* NULL, and ValueError */
 bool array_ready(PyObject *module);
