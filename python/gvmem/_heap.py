@@ -92,7 +92,7 @@ class Heap(Memory):
         run(self._handle.trim, keep)
 
     def end_stream(self, stream: Any) -> None:
-        """Before a stream that was used here ends: waits for its work, and its memory is everybody's."""
+        """Before a stream that was used here ends: waits for its work, and its memory is everybody's; no array is ordered behind it any more."""
         run(self._handle.end_stream, stream_number(stream))
 
     def grant(self, device: int, access: Optional[str] = "write") -> None:

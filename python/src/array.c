@@ -277,13 +277,15 @@ static void release_buffer(PyObject *self, Py_buffer *Py_UNUSED(view))
     hold_unexport(((array *)self)->lease);
 }
 
-/* NumPy comes here where the buffer protocol has failed. */
+/* NumPy comes here where the buffer protocol has failed, and would tell nothing of why. */
 static PyObject *to_numpy(PyObject *self, PyObject *Py_UNUSED(arguments), PyObject *Py_UNUSED(keywords))
 {
-    const array *a = (array *)self;
+    Py_buffer view;
 
-    if (check_on_cpu(a))
-        PyErr_Format(PyExc_BufferError, "the buffer protocol has no %s", a->type->name);
+    if (PyObject_GetBuffer(self, &view, PyBUF_FULL_RO) == 0) {
+        PyBuffer_Release(&view);
+        PyErr_SetString(PyExc_BufferError, "numpy.asarray() takes the array by the buffer protocol");
+    }
     return NULL;
 }
 

@@ -305,14 +305,21 @@ static PyObject *forget_stream(handle *heap, gvm_stream stream)
     for (handle *block = heap->first; block != NULL; block = block->next) {
         if (block->ending.stream == stream)
             block->ending.given = false;
-        if (!block->stream.given || block->stream.stream != stream)
-            continue;
-        block->stream.given = false;
+        if (block->stream.stream == stream)
+            block->stream.given = false;
         for (hold *lease = block->holds; lease != NULL; lease = lease->next)
             if (lease->stream == stream)
                 lease->ordered = lease->has_stream = false;
     }
     Py_RETURN_NONE;
+}
+
+/* The library waits for a stream alone that has blocks of the heap; arrays may be ordered behind one that has none. */
+static gvm_status wait_and_end(const handle *heap, gvm_stream stream)
+{
+    const gvm_status status = stream_wait(heap->device, stream);
+
+    return status == GVM_OK ? gvm_heap_stream_end(heap->of.heap, stream) : status;
 }
 
 static PyObject *end_stream(PyObject *self, PyObject *arguments)
@@ -323,8 +330,7 @@ static PyObject *end_stream(PyObject *self, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "O&", get_stream, &stream))
         return NULL;
-    CALL_HANDLE(result, h, gvm_heap_stream_end(h->of.heap, stream.stream),
-                forget_stream(h, stream.stream));
+    CALL_HANDLE(result, h, wait_and_end(h, stream.stream), forget_stream(h, stream.stream));
     return result;
 }
 

@@ -287,14 +287,31 @@ def test_block_of_a_stream_that_has_ended_is_not_ordered_behind_it(heap):
     stream = Stream()
     block = heap.alloc(MIB, stream=stream)
     closed, array = heap.alloc(MIB, stream=stream), block.array()
-    kept = closed.array()
+    other = heap.alloc(MIB)
+    kept, behind = closed.array(), other.array(stream=stream)
     closed.close(stream=stream)
     heap.end_stream(stream)
     stream.close()
-    assert numpy.asarray(array).size == numpy.asarray(block.array()).size == MIB
-    del array, kept
+    assert numpy.asarray(array).size == numpy.asarray(block.array()).size == numpy.asarray(behind).size == MIB
+    del array, kept, behind
+    other.close()
     block.close()
     assert blocks(heap) == 0
+
+
+def test_end_of_a_stream_waits_for_work_on_arrays(heap, streams):  # noqa: F811
+    """Also if the stream has no memory of the heap."""
+    go = threading.Event()
+    block = heap.alloc(MIB)
+    array = block.array(stream=streams[0])
+    streams[0].call_back(lambda: go.wait(20))
+    ender = threading.Thread(target=heap.end_stream, args=(streams[0],))
+    ender.start()
+    ender.join(0.1)
+    assert ender.is_alive()
+    go.set()
+    ender.join(20)
+    assert numpy.asarray(array).size == MIB
 
 
 def test_block_without_a_stream_is_freed_behind_all_work(heap, streams):  # noqa: F811
