@@ -89,8 +89,9 @@ static gvm_status open_device_locked(int ordinal)
     status = gvm_device_open(ordinal, &device);
     if (status != GVM_OK)
         return status;
-    if (d->limit_bytes == 0)
-        d->limit_bytes = chosen.limit_bytes != 0 ? chosen.limit_bytes : GVM_BYTES_UNLIMITED;
+    d->limit_bytes = chosen.limit_bytes == 0                ? GVM_BYTES_UNLIMITED
+                     : chosen.limit_bytes == GVM_BYTES_NONE ? 0
+                                                            : chosen.limit_bytes;
     d->first.device = ordinal;
     d->first.users = 1;
     d->device = device;
@@ -117,7 +118,7 @@ static gvm_status make_heap_locked(const device_state *d, bool captured, gvm_hea
     gvm_heap_options options = gvm_heap_options_init();
     gvm_status status;
 
-    options.limit_bytes = d->limit_bytes;
+    options.limit_bytes = d->limit_bytes == 0 ? GVM_BYTES_NONE : d->limit_bytes;
     if (captured) {
         options.flags = GVM_HEAP_KEEP;
     } else {
@@ -804,7 +805,8 @@ static int pool_set_limit(int device, uint64_t bytes)
         return (int)status;
     pthread_mutex_lock(&pools_lock);
     status = open_device_locked(device);
-    pools_devices[device].limit_bytes = bytes;
+    if (status == GVM_OK)
+        pools_devices[device].limit_bytes = bytes;
     pthread_mutex_unlock(&pools_lock);
     return (int)(status != GVM_OK
                      ? status

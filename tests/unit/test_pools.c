@@ -182,6 +182,22 @@ static int share_limit(void *arg)
     return 0;
 }
 
+/* 0 is a limit: by the options, and set before the first heap is there. */
+static int be_limited_to_nothing(void *how)
+{
+    const bool chosen = strcmp(how, "chosen") == 0;
+    const pool_id other = {7, 0};
+
+    CHILD_EXPECT(load_pools());
+    choose((pools_options){.limit_bytes = chosen ? GVM_BYTES_NONE : 0});
+    CHILD_EXPECT(chosen || calls->set_limit(0, 0) == 0);
+    CHILD_EXPECT(take(1 << 20, 0, NULL) == NULL);
+    CHILD_EXPECT(calls->begin(0, other, (pool_filter){takes_all, drop_nothing, NULL}) == 0);
+    CHILD_EXPECT(take(1 << 20, 0, NULL) == NULL && calls->end(0, other) == 0);
+    CHILD_EXPECT(calls->set_limit(0, GVM_BYTES_UNLIMITED) == 0 && take(1 << 20, 0, NULL) != NULL);
+    return 0;
+}
+
 /* After 192 MiB at once, 96 MiB again and again: what is not needed goes, or stays. */
 static int keep_for(void *arg)
 {
@@ -210,6 +226,8 @@ static void options_are_heeded(void **state)
     assert_int_equal(run_in_child(keep_for, "1000000", true), 0);
     assert_int_equal(run_in_child(be_limited, NULL, true), 0);
     assert_int_equal(run_in_child(share_limit, NULL, true), 0);
+    assert_int_equal(run_in_child(be_limited_to_nothing, "chosen", true), 0);
+    assert_int_equal(run_in_child(be_limited_to_nothing, "set", true), 0);
 }
 
 /* ---- streams and graphs */
