@@ -62,12 +62,6 @@ gstore_arrow_shift_back(gstore_form form, void *values, uint64 count)
 
 /* ---- bits */
 
-static inline bool
-is_set(const uint8 *bits, uint64 at)
-{
-	return (bits[at / 8] >> (at % 8) & 1) != 0;
-}
-
 void
 gstore_arrow_to_bits(const uint8 *values, uint64 count, uint8 *bits)
 {
@@ -136,7 +130,7 @@ gstore_arrow_payload(const gstore_column *column, const struct varlena *body, ui
 	else
 		for (uint64 i = 0; i < count; i++)
 		{
-			if (is_set(ARR_NULLBITMAP(array), i))
+			if (gstore_bit_is_set(ARR_NULLBITMAP(array), i))
 			{
 				memcpy(to + i * width, from, width);
 				from += width;
@@ -157,7 +151,7 @@ gstore_arrow_element_bits(const struct varlena *body, uint8 *bits, uint64 at)
 
 	for (uint64 i = 0; i < count; i++, at++)
 	{
-		const bool set = valid == NULL || is_set(valid, i);
+		const bool set = gstore_bit_is_set(valid, i);
 
 		if (at % 8 == 0)
 			bits[at / 8] = 0;
@@ -218,8 +212,7 @@ build_array(const gstore_column *column, const uint8 *data, uint64 bytes, gstore
 		return sizeof *array;
 	ARR_DIMS(array)[0] = (int) count;
 	ARR_LBOUND(array)[0] = 1;
-	while (first_null < count &&
-		   (elements.bits == NULL || is_set(elements.bits, elements.skip + first_null)))
+	while (first_null < count && (gstore_bit_is_set(elements.bits, elements.skip + first_null)))
 		first_null++;
 	header = header_bytes(column, bytes, first_null < count);
 	to = (uint8 *) array + header;
@@ -234,7 +227,7 @@ build_array(const gstore_column *column, const uint8 *data, uint64 bytes, gstore
 	memset(valid, 0, (count + 7) / 8);
 	for (uint64 i = 0; i < count; i++)
 	{
-		if (!is_set(elements.bits, elements.skip + i))
+		if (!gstore_bit_is_set(elements.bits, elements.skip + i))
 			continue;
 		valid[i / 8] |= (uint8) (1 << (i % 8));
 		memcpy(to, data + i * width, width);
@@ -258,7 +251,7 @@ gstore_arrow_decode(const gstore_column *column, const int64 *offsets, const uin
 		uint64		 bytes = (uint64) (offsets[i + 1] - offsets[i]) * unit;
 		uint8		*to = bodies + at;
 
-		if (rows.bits != NULL && !is_set(rows.bits, rows.skip + i))
+		if (!gstore_bit_is_set(rows.bits, rows.skip + i))
 		{
 			places[i] = 0;
 			continue;

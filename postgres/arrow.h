@@ -45,6 +45,13 @@ extern void gstore_arrow_payload(const gstore_column *column, const struct varle
  */
 extern bool gstore_arrow_element_bits(const struct varlena *body, uint8 *bits, uint64 at);
 
+/* NULL: all are. */
+static inline bool
+gstore_bit_is_set(const uint8 *bits, uint64 at)
+{
+	return bits == NULL || (bits[at / 8] >> (at % 8) & 1) != 0;
+}
+
 /* Bytes of 0 and 1 to bits. */
 extern void gstore_arrow_to_bits(const uint8 *values, uint64 count, uint8 *bits);
 

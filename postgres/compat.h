@@ -4,6 +4,8 @@
 
 #include "postgres.h"
 
+#include "nodes/plannodes.h"
+
 /*
  * 17 and 18 changed what foreign tables and scans are made with, among others create_foreignscan_path(), a
  * backend's number and vacuum_delay_point().
@@ -28,6 +30,17 @@ object_ownercheck(Oid class, Oid object, Oid role)
 									   : pg_database_ownercheck(object, role);
 }
 #endif
+
+/* Its tables' numbers in the range table; of outer joins, which 16 counts among fs_relids, there are none. */
+static inline const Bitmapset *
+gstore_scan_relids(const ForeignScan *plan)
+{
+#if PG_VERSION_NUM >= 160000
+	return plan->fs_base_relids;
+#else
+	return plan->fs_relids;
+#endif
+}
 
 /*
  * Of the server's header for locales, which includes ICU's where the server has ICU: packages of servers and their headers do not

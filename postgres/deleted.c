@@ -175,7 +175,7 @@ gstore_deleted_create(void)
 
 /* So that [first, limit) is here. */
 static void
-read_bits(gstore_deleted *d, const gstore_view *view, uint64 first, uint64 limit)
+read_deleted_bits(gstore_deleted *d, const gstore_view *view, uint64 first, uint64 limit)
 {
 	const bool	 follows = d->view == view && first >= d->first && first <= d->limit + d->at_a_time;
 	gstore_piece piece = {.part = GSTORE_DELETED, .offset_bytes = view->deleted_at + first};
@@ -210,7 +210,7 @@ gstore_deleted_bits(gstore_deleted *d, const gstore_view *view, uint64 first, ui
 	if (view->deleted_bytes == 0)
 		return view->dead != NULL ? view->dead + from : NULL;
 	if (d->view != view || from < d->first || to > d->limit)
-		read_bits(d, view, from, to);
+		read_deleted_bits(d, view, from, to);
 	return d->bits + (from - d->first);
 }
 

@@ -105,23 +105,7 @@ find_or_start(gstore_executors *executors, int32_t device, int64_t since_ns, gst
 static int
 send_request(const gstore_executor *e, const gstore_spawn_request *request, const int fds[2])
 {
-	union
-	{
-		struct cmsghdr head;
-		char		   bytes[CMSG_SPACE(2 * sizeof(int))];
-	} control = {{0}};
-	struct iovec	part = {(void *) (uintptr_t) request, sizeof *request};
-	struct msghdr	message = {.msg_iov = &part,
-							   .msg_iovlen = 1,
-							   .msg_control = control.bytes,
-							   .msg_controllen = sizeof control.bytes};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(2 * sizeof(int));
-	memcpy(CMSG_DATA(head), fds, 2 * sizeof(int));
-	return sendmsg(e->control, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
+	return gstore_spawn_send(e->control, request, fds, 2, MSG_DONTWAIT) < 0 ? errno : 0;
 }
 
 int

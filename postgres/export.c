@@ -322,18 +322,12 @@ note_place(Oid oid, const gstore_view *view, bool own, uint64 sum, uint32 bytes,
 static char *
 write_token(const uint8 secret[GSTORE_SECRET_BYTES], uint64 sum, uint32 bytes, uint64 at)
 {
-	char  path[GSTORE_LINK_PATH_BYTES];
-	char *token;
+	char path[GSTORE_LINK_PATH_BYTES];
 
 	gstore_link_path(secret, path);
-	token = psprintf("%s%d:%016llx:%llu:%u:%u:%s:%s", GVMI_TOKEN_PREFIX, GVMI_TOKEN_VERSION,
-					 (unsigned long long) sum, (unsigned long long) at, bytes, gstore->owner, path,
-					 gstore->path);
-	if (strlen(token) >= GVM_TABLE_TOKEN_BYTES_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("the path of the keeper's socket is too long for a token")));
-	return token;
+	return gstore_check_token(psprintf(
+		"%s%d:%016llx:%llu:%u:%u:%s:%s", GVMI_TOKEN_PREFIX, GVMI_TOKEN_VERSION,
+		(unsigned long long) sum, (unsigned long long) at, bytes, gstore->owner, path, gstore->path));
 }
 
 /* In format 'pgstrom' they begin at 8. */
@@ -463,7 +457,7 @@ begin_token(exported *e, bool *known)
 
 /* *renewed: a token that the user has for the same; its links keep the areas as they are. */
 static bool
-renew_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES], bool *renewed)
+renew_export(exported *e, uint8 secret[GSTORE_SECRET_BYTES], bool *renewed)
 {
 	bool known;
 
@@ -535,7 +529,7 @@ gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_
 							   .for_query = kind == GSTORE_EXPORT_QUERY,
 							   .writer_number = for_call ? view->name.writer_number : 0};
 	e.count = list_areas(relation, view, for_call && gstore_links_deleted(view), &e.areas);
-	if (!renew_token(&e, secret, &renewed) || (!renewed && !make_token_alone(&e, secret)))
+	if (!renew_export(&e, secret, &renewed) || (!renewed && !make_token_alone(&e, secret)))
 		return NULL;
 	return write_token(secret, e.key.sum, e.bytes, e.at);
 }

@@ -121,17 +121,11 @@ end_load(gstore_loading *load)
 static char *
 write_token(const uint8 secret[GSTORE_SECRET_BYTES])
 {
-	char  path[GSTORE_LINK_PATH_BYTES];
-	char *token;
+	char path[GSTORE_LINK_PATH_BYTES];
 
 	gstore_link_path(secret, path);
-	token = psprintf("%s%d:%u:%s%s:%s", GVMI_LOAD_TOKEN_PREFIX, GVMI_LOAD_TOKEN_VERSION,
-					 gstore->owner, path, GVMI_LOAD_LINK, gstore->path);
-	if (strlen(token) >= GVM_TABLE_TOKEN_BYTES_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("the path of the keeper's socket is too long for a token")));
-	return token;
+	return gstore_check_token(psprintf("%s%d:%u:%s%s:%s", GVMI_LOAD_TOKEN_PREFIX, GVMI_LOAD_TOKEN_VERSION,
+									   gstore->owner, path, GVMI_LOAD_LINK, gstore->path));
 }
 
 Datum

@@ -68,7 +68,7 @@ gstore_load_segment_rows(const gstore_loading *load)
 
 /* Bits [first, first + count), of which the first is the lowest; those behind are 0. */
 static uint8 *
-read_bits(const gstore_loading *load, const gstore_load_buffer *buffer, uint64 first, uint64 count)
+read_bitmap(const gstore_loading *load, const gstore_load_buffer *buffer, uint64 first, uint64 count)
 {
 	const uint32 skip = (uint32) (first % 8);
 	const uint64 bytes = (skip + count + 7) / 8;
@@ -84,12 +84,6 @@ read_bits(const gstore_loading *load, const gstore_load_buffer *buffer, uint64 f
 	return bits;
 }
 
-static inline bool
-is_set(const uint8 *bits, uint64 at)
-{
-	return bits == NULL || (bits[at / 8] >> (at % 8) & 1) != 0;
-}
-
 static void
 read_validity(const gstore_loading *load, const gstore_load_segment *segment, int index,
 			  gstore_load_part *part)
@@ -98,7 +92,7 @@ read_validity(const gstore_loading *load, const gstore_load_segment *segment, in
 
 	if (from->validity.bytes == 0)
 		return;
-	part->validity = read_bits(load, &from->validity, segment->first, segment->count);
+	part->validity = read_bitmap(load, &from->validity, segment->first, segment->count);
 	part->nulls = segment->count -
 		pg_popcount((const char *) part->validity, (int) ((segment->count + 7) / 8));
 	if (part->nulls == 0)
@@ -184,7 +178,7 @@ has_null_with_bytes(const gstore_load_part *part, uint64 count)
 	if (part->validity == NULL)
 		return false;
 	for (uint64 i = 0; i < count; i++)
-		if (!is_set(part->validity, i) && part->offsets[i] != part->offsets[i + 1])
+		if (!gstore_bit_is_set(part->validity, i) && part->offsets[i] != part->offsets[i + 1])
 			return true;
 	return false;
 }
@@ -268,7 +262,7 @@ check_values(const gstore_loading *load, int index, gstore_form form, const void
 	bool		 good = true;
 
 	for (uint64 i = 0; i < count; i++)
-		if (is_set(valid, first + i))
+		if (gstore_bit_is_set(valid, first + i))
 			good &= form == GSTORE_FORM_DATE ? is_date(days[i])
 				: form == GSTORE_FORM_TIME	 ? us[i] >= 0 && us[i] <= USECS_PER_DAY
 											 : is_timestamp(us[i]);
@@ -337,11 +331,11 @@ check_texts(const gstore_loading *load, int index, const uint8 *bytes, const int
 		(encoding == PG_UTF8 && is_utf8(bytes, offsets, count));
 
 	for (uint64 i = 0; i < count && !good; i++)
-		if (is_set(valid, first + i))
+		if (gstore_bit_is_set(valid, first + i))
 			(void) pg_verify_mbstr(encoding, (const char *) bytes + (offsets[i] - offsets[0]),
 								   (int) (offsets[i + 1] - offsets[i]), false);
 	for (uint64 i = 0; i < count && load->fields[index].max_chars >= 0; i++)
-		if (is_set(valid, first + i))
+		if (gstore_bit_is_set(valid, first + i))
 			check_chars(load, index, bytes + (offsets[i] - offsets[0]),
 						(uint64) (offsets[i + 1] - offsets[i]));
 }
@@ -462,12 +456,12 @@ check_elements_there(const place *to, const gstore_load_segment *segment, uint64
 	const gstore_load_part	 *part = &segment->parts[to->index];
 	const gstore_load_column *from = to->load->fields[to->index].from;
 	const uint64			  each = to->state->columns[to->index].count;
-	uint8 *bits = read_bits(to->load, &from->element_validity, (segment->first + first) * each,
-							count * each);
+	uint8 *bits = read_bitmap(to->load, &from->element_validity, (segment->first + first) * each,
+							  count * each);
 
 	for (uint64 row = 0; row < count; row++)
-		for (uint64 i = 0; i < each && is_set(part->validity, first + row); i++)
-			if (!is_set(bits, row * each + i))
+		for (uint64 i = 0; i < each && gstore_bit_is_set(part->validity, first + row); i++)
+			if (!gstore_bit_is_set(bits, row * each + i))
 				ereport(ERROR,
 						(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 						 errmsg("column \"%s\" with the option \"length\" cannot hold arrays with NULL",
@@ -501,7 +495,7 @@ put_uniform(const place *to, const gstore_load_segment *segment)
 			continue;
 		fetch_part(to, at, from->values.offset + (segment->first + first) * width, bytes, some * width);
 		for (uint64 row = 0; row < some && checked; row++)
-			if (!is_set(valid, first + row))
+			if (!gstore_bit_is_set(valid, first + row))
 				continue;
 			else if (is_checked_form(column->element_form))
 				check_values(to->load, to->index, column->element_form, bytes + row * width,
@@ -631,7 +625,7 @@ clear_elements(const gstore_load_part *part, uint64 rows, uint8 *bits, uint64 fi
 		const uint64 begin = Max((uint64) part->offsets[row], first);
 		const uint64 end = Min((uint64) part->offsets[row + 1], first + count);
 
-		for (uint64 i = begin; i < end && !is_set(part->validity, row); i++)
+		for (uint64 i = begin; i < end && !gstore_bit_is_set(part->validity, row); i++)
 			bits[(i - first) / 8] &= (uint8) ~(1u << ((i - first) % 8));
 	}
 }
@@ -661,7 +655,7 @@ put_elements(const place *column, const gstore_load_part *part, uint64 rows)
 		CHECK_FOR_INTERRUPTS();
 		if (sparse)
 			bits = from->element_validity.bytes > 0
-				? read_bits(column->load, &from->element_validity, at, some)
+				? read_bitmap(column->load, &from->element_validity, at, some)
 				: make_bits(some, true);
 		if (clear)
 			clear_elements(part, rows, bits, at, some);
@@ -708,7 +702,7 @@ put_column(const place *to, const gstore_load_segment *segment, gstore_column *n
 		put_variable(to, part, segment->count, now);
 	else if (now->form == GSTORE_FORM_BOOL)
 		put_bits(to, to->state->rows, segment->count,
-				 read_bits(to->load, &from->values, segment->first, segment->count), true);
+				 read_bitmap(to->load, &from->values, segment->first, segment->count), true);
 	else if (gstore_is_uniform(now))
 		put_uniform(to, segment);
 	else

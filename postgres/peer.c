@@ -130,25 +130,11 @@ gstore_peer_map(gstore_peer *peer, uint64 bytes)
 static bool
 send_request(const gstore_peer *peer, gstore_spawn_kind kind, int device)
 {
-	gstore_spawn_request request = {
+	const gstore_spawn_request request = {
 		.magic = GSTORE_SPAWN_MAGIC, .kind = kind, .pid = MyProcPid, .device = device};
-	union
-	{
-		struct cmsghdr head;
-		char		   bytes[CMSG_SPACE(sizeof(int))];
-	} control = {{0}};
-	struct iovec	part = {&request, sizeof request};
-	struct msghdr	message = {.msg_iov = &part,
-							   .msg_iovlen = 1,
-							   .msg_control = control.bytes,
-							   .msg_controllen = sizeof control.bytes};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(head), &peer->memory, sizeof(int));
-	return sendmsg(peer->connection, &message, MSG_NOSIGNAL) == (ssize_t) sizeof request;
+	return gstore_spawn_send(peer->connection, &request, &peer->memory, 1, 0) ==
+		(ssize_t) sizeof request;
 }
 
 bool

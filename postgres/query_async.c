@@ -16,6 +16,7 @@
 #include "nodes/nodeFuncs.h"
 #include "storage/latch.h"
 
+#include "postgres/compat.h"
 #include "postgres/directory.h"
 #include "postgres/query_async.h"
 
@@ -188,10 +189,10 @@ is_current(const sibling *s)
 
 /* To look at the rows would raise an error, and it may be that none is asked for. */
 static bool
-is_lost(const ForeignScanState *node)
+reads_lost_table(const ForeignScanState *node)
 {
 	EState			*estate = node->ss.ps.state;
-	const Bitmapset *tables = ((const ForeignScan *) node->ss.ps.plan)->fs_relids;
+	const Bitmapset *tables = gstore_scan_relids((const ForeignScan *) node->ss.ps.plan);
 	int				 i = -1;
 
 	while ((i = bms_next_member(tables, i)) >= 0)
@@ -214,7 +215,7 @@ send_sibling(const sibling *s)
 	PlanState	 *node = &s->scan->ss.ps;
 	MemoryContext old;
 
-	if (!is_current(s) || is_lost(s->scan))
+	if (!is_current(s) || reads_lost_table(s->scan))
 		return;
 	if (node->chgParam != NULL)
 	{

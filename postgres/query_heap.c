@@ -144,9 +144,9 @@ make_private(const gstore_join_plan *plan, List *outputs, gstore_query_sink sink
 	return list_make3((List *) plan, outputs, makeInteger((int) sink));
 }
 
-/* With the values of columns, or without. */
+/* With the values of columns, or without. False: it cannot be compiled. */
 static bool
-is_compiled(PlannerInfo *root, const gstore_join_plan *plan, List *columns, gstore_query_size *size)
+measure_rows(PlannerInfo *root, const gstore_join_plan *plan, List *columns, gstore_query_size *size)
 {
 	gstore_query query = gstore_join_query(root, plan);
 
@@ -162,7 +162,7 @@ set_costs(PlannerInfo *root, gstore_join_plan *plan, const RelOptInfo *joined, C
 	gstore_query_size size;
 	const Path		 *child = plan->rows->cheapest_total_path;
 
-	if (!is_compiled(root, plan, NIL, &size))
+	if (!measure_rows(root, plan, NIL, &size))
 		return false;
 	path->path.rows = joined->rows;
 	path->path.startup_cost = child->startup_cost + gstore_query_builds_cost(root, plan) +
@@ -200,7 +200,7 @@ add_join_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 		return;
 	joined->fdw_private = plan;
 	if (gstore_join_hides(root, plan, joined->reltarget->exprs) ||
-		!is_compiled(root, plan, inner_columns(plan, joined->reltarget->exprs), &size))
+		!measure_rows(root, plan, inner_columns(plan, joined->reltarget->exprs), &size))
 		return;
 	path->path.total_cost += joined->rows * cpu_tuple_cost * GSTORE_LATE_ROW_PART * size.late;
 	add_path(joined, (Path *) path);
@@ -300,7 +300,7 @@ table_columns(const gstore_join_plan *plan)
 }
 
 static Bitmapset *
-tables_of(const List *columns)
+varnos_of(const List *columns)
 {
 	Bitmapset	   *tables = NULL;
 	const ListCell *cell;
@@ -365,7 +365,7 @@ plan_join(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *targets, L
 	const int		 sink = intVal(lthird(path->custom_private));
 
 	gstore_begin_with_few_groups(linitial(plans));
-	plan.tables = tables_of(tables);
+	plan.tables = varnos_of(tables);
 	numbers = gstore_join_encode(&plan, &conditions);
 	tuple = add_columns(add_columns(NIL, outputs), hide_placeholders(batch));
 	scan->custom_scan_tlist = add_columns(add_columns(tuple, conditions), tables);
@@ -406,7 +406,7 @@ gstore_heap_of_plan(const CustomScan *plan, gstore_query *query)
 		else if (list_nth_int(places, foreach_current_index(cell)) < 0)
 			query->keys = lappend(query->keys, lfirst(cell));
 	gstore_join_decode(linitial(plan->custom_private),
-					   tables_of(exprs_between(tuple, tables_at, list_length(tuple))),
+					   varnos_of(exprs_between(tuple, tables_at, list_length(tuple))),
 					   exprs_between(tuple, conditions_at, tables_at), &join);
 	query->joins = join.joins;
 	return places;

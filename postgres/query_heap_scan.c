@@ -183,7 +183,7 @@ typedef struct join_state
 } join_state;
 
 static bool
-has_rows(const join_state *state)
+returns_rows(const join_state *state)
 {
 	return state->query.sink == GSTORE_SINK_ROWS;
 }
@@ -271,7 +271,7 @@ run_batch(join_state *state)
 									  .inner = state->relations + 1,
 									  .inner_count = state->inner_count};
 	done = gstore_run_begin(&state->run, &state->request);
-	if (done && has_rows(state)) /* no column of an outer row is one of these */
+	if (done && returns_rows(state)) /* no column of an outer row is one of these */
 		state->late = gstore_late_create(state->compiled, state->query.keys, state->relations,
 										 state->views);
 	MemoryContextSwitchTo(old);
@@ -357,7 +357,8 @@ make_tuple(join_state *state, TupleTableSlot *slot)
 {
 	const uint64 *record = state->run.records + state->run.at * (uint64) state->run.words;
 	MemoryContext old = MemoryContextSwitchTo(state->css.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
-	TupleTableSlot *row = has_rows(state) ? gstore_row_batch_row(state->outer->batch, record[0]) : NULL;
+	TupleTableSlot *row = returns_rows(state) ? gstore_row_batch_row(state->outer->batch, record[0])
+											  : NULL;
 	int				next = 0;
 
 	gstore_query_result(state->compiled, record, state->run.text_words, state->values, state->nulls);
@@ -387,7 +388,7 @@ next_row(ScanState *node)
 	{
 		choose_views(state);
 		state->phase = PHASE_BATCHES;
-		state->rows_most = has_rows(state) ? ROWS_FIRST : GQUERY_BATCH_ROWS_MAX;
+		state->rows_most = returns_rows(state) ? ROWS_FIRST : GQUERY_BATCH_ROWS_MAX;
 	}
 	if (next_record(state))
 		return make_tuple(state, slot);
@@ -461,20 +462,20 @@ explain_join(CustomScanState *node, List *ancestors, ExplainState *es)
 	StringInfoData	  text;
 
 	initStringInfo(&text);
-	appendStringInfo(&text, "%s rows", has_rows(state) ? "join of" : "aggregate on");
+	appendStringInfo(&text, "%s rows", returns_rows(state) ? "join of" : "aggregate on");
 	for (int i = 0; i < state->inner_count; i++)
 		appendStringInfo(&text, ", %s", RelationGetRelationName(state->relations[1 + i]));
 	ExplainPropertyText("GPU", text.data, es);
 	gstore_join_explain(plan, state->query.joins, es);
-	if (!has_rows(state))
+	if (!returns_rows(state))
 		gstore_explain_expressions(plan, "GPU Group Key", state->query.keys, es);
 	gstore_explain_expressions(plan, "GPU Aggregate", state->query.aggregates, es);
 	if (gstore_scan_has_figures(plan, es))
 	{
 		ExplainPropertyInteger("GPU Batches", NULL, state->batches, es);
 		gstore_query_explain(&state->run.figures,
-							 state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
-							 state->run.why, has_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
+							 state->phase == PHASE_LOCAL ? "by the local plan" : NULL, state->run.why,
+							 returns_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
 	}
 }
 

@@ -81,7 +81,7 @@ is_returned(const RelOptInfo *rel, const Expr *expression)
 }
 
 static Expr *
-find_member(const EquivalenceClass *ec, const RelOptInfo *rel)
+find_sort_member(const EquivalenceClass *ec, const RelOptInfo *rel)
 {
 	ListCell *cell;
 
@@ -111,14 +111,14 @@ gstore_order_fits(const PathKey *key, const Expr *expression, int *direction)
 }
 
 static bool
-find_keys(PlannerInfo *root, const RelOptInfo *rel, order_parts *parts)
+find_sort_keys(PlannerInfo *root, const RelOptInfo *rel, order_parts *parts)
 {
 	ListCell *cell;
 
 	foreach(cell, root->query_pathkeys)
 	{
 		const PathKey *key = lfirst(cell);
-		Expr		  *expression = find_member(key->pk_eclass, rel);
+		Expr		  *expression = find_sort_member(key->pk_eclass, rel);
 		int			   direction;
 
 		if (expression == NULL || !gstore_order_fits(key, expression, &direction))
@@ -176,7 +176,7 @@ gstore_order_find(PlannerInfo *root, const RelOptInfo *rel, List **keys, List **
 	order_parts parts = {0};
 
 	if (!gstore_gpu_order || root->query_pathkeys == NIL || !find_limits(root, &parts) ||
-		!find_keys(root, rel, &parts))
+		!find_sort_keys(root, rel, &parts))
 		return false;
 	*keys = parts.keys;
 	*directions = parts.directions;
@@ -237,7 +237,7 @@ add_ctid(PlannerInfo *root, RelOptInfo *rel, Path *local)
 
 /* One table of ours, or partitions of one, whose rows are not locked. */
 static bool
-is_simple(const PlannerInfo *root, const RelOptInfo *rel)
+is_unlocked_table(const PlannerInfo *root, const RelOptInfo *rel)
 {
 	return root->parse->commandType == CMD_SELECT && root->parse->rowMarks == NIL &&
 		root->rowMarks == NIL && rel->rtekind == RTE_RELATION && bms_is_empty(rel->lateral_relids) &&
@@ -284,8 +284,8 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 	Path			 *sorted;
 	List			 *others;
 
-	if (!gstore_gpu_queries || root->query_pathkeys == NIL || !is_simple(root, rel) ||
-		!find_limits(root, &parts) || !find_keys(root, rel, &parts))
+	if (!gstore_gpu_queries || root->query_pathkeys == NIL || !is_unlocked_table(root, rel) ||
+		!find_limits(root, &parts) || !find_sort_keys(root, rel, &parts))
 		return;
 	parts.filter = gstore_filter_choose(root, rel, rel->baserestrictinfo, &size);
 	if (!measure(root, rel, &parts, &size) ||
@@ -641,7 +641,7 @@ make_next_list(ForeignScanState *node, order_state *state)
 	note_listed(state);
 	pfree(state->entries);
 	state->entries = NULL;
-	state->max = Min(state->max * GSTORE_LIST_ROWS_TIMES, GSTORE_LIST_ROWS_MOST);
+	state->max = gstore_list_next_max(state->max);
 	old = MemoryContextSwitchTo(state->context);
 	if (!make_decided_list(node, state, after))
 		leave_lists(state);

@@ -17,6 +17,13 @@
 #define GSTORE_LIST_ROWS_MOST  (UINT64CONST(1) << 20)
 #define GSTORE_LIST_ROWS_TIMES 10
 
+/* Of the list behind one of so many. */
+static inline uint64
+gstore_list_next_max(uint64 max)
+{
+	return Min(max * GSTORE_LIST_ROWS_TIMES, GSTORE_LIST_ROWS_MOST);
+}
+
 /*
  * Planning: adds the path, if there is one. local: a path of the same rows in any order, which is no other
  * relation's, and which add_path() has not been called with.

@@ -29,6 +29,7 @@
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
 
+#include "postgres/compat.h"
 #include "postgres/fdw.h"
 #include "postgres/qual.h"
 #include "postgres/query_join.h"
@@ -208,7 +209,7 @@ is_long_distinct(const PlannerInfo *root, const Aggref *aggregate)
 }
 
 static bool
-find_keys(const PlannerInfo *root, const PathTarget *target, parts *p)
+find_group_keys(const PlannerInfo *root, const PathTarget *target, parts *p)
 {
 	ListCell *cell;
 
@@ -246,7 +247,7 @@ find_parts(PlannerInfo *root, const PathTarget *target, parts *p)
 	if (!p->query.batched)
 		p->query.table = root->simple_rte_array[p->join->outer]->relid;
 	p->target = create_empty_pathtarget();
-	if (root->parse->hasTargetSRFs || !find_keys(root, target, p) ||
+	if (root->parse->hasTargetSRFs || !find_group_keys(root, target, p) ||
 		find_aggregates((Node *) target->exprs, p) || find_aggregates((Node *) p->having, p))
 		return false;
 	foreach(cell, p->query.aggregates)
@@ -279,7 +280,7 @@ is_whole(const PlannerInfo *root, const RelOptInfo *rel)
 
 /* Of rows that are not locked; a pseudoconstant condition is a plan node above a scan. */
 static bool
-is_simple(PlannerInfo *root, const RelOptInfo *input)
+is_unlocked_input(PlannerInfo *root, const RelOptInfo *input)
 {
 	const Query *query = root->parse;
 
@@ -547,7 +548,7 @@ gstore_query_set_local(PlannerInfo *root, RelOptInfo *joined, const gstore_join_
 
 /* What gives a path in an order its keys: of the parts, or made of them. */
 static Expr *
-find_member(const PathKey *key, const PathTarget *target, int *direction)
+find_sorted_output(const PathKey *key, const PathTarget *target, int *direction)
 {
 	ListCell *cell;
 
@@ -573,7 +574,7 @@ find_order(PlannerInfo *root, parts *p)
 	foreach(cell, root->sort_pathkeys)
 	{
 		int	  direction;
-		Expr *key = find_member(lfirst(cell), p->target, &direction);
+		Expr *key = find_sorted_output(lfirst(cell), p->target, &direction);
 
 		if (key == NULL)
 			return false;
@@ -678,7 +679,7 @@ gstoreGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInf
 	if (stage == UPPERREL_ORDERED && gstore_gpu_order && IS_UPPER_REL(input))
 		add_order_path(root, input, grouped);
 	target = choose_step(root, stage, input, grouped, extra, &p);
-	if (target == NULL || !is_simple(root, input))
+	if (target == NULL || !is_unlocked_input(root, input))
 		return;
 	p.join = gstore_join_find(root, input);
 	if (p.join != NULL && is_whole(root, input) && find_parts(root, target, &p) && measure(&p, &size))
@@ -694,7 +695,7 @@ gstore_query_partial(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *inp
 	PathTarget *target = choose_step(root, stage, input, grouped, extra, &p);
 
 	p.split = AGGSPLIT_INITIAL_SERIAL;
-	if (target == NULL || !is_simple(root, input) || root->numOrderedAggs > 0 ||
+	if (target == NULL || !is_unlocked_input(root, input) || root->numOrderedAggs > 0 ||
 		root->hasNonPartialAggs || root->hasNonSerialAggs || !is_whole(root, input) ||
 		!find_parts(root, target, &p) || !gstore_query_measure(&p.query, &out->size))
 		return false;
@@ -785,16 +786,6 @@ gstore_query_path_callbacks(FdwRoutine *routine)
 	gstore_join_callbacks(routine);
 }
 
-static const Bitmapset *
-tables_of(const ForeignScan *plan)
-{
-#if PG_VERSION_NUM >= 160000
-	return plan->fs_base_relids;
-#else
-	return plan->fs_relids;
-#endif
-}
-
 /* References to the scan tuple become what they refer to. */
 static Node *
 resolve(Node *node, void *keys)
@@ -826,7 +817,7 @@ gstore_query_of_plan(const ForeignScan *plan, gstore_query *query)
 		else
 			query->keys = lappend(query->keys, entry->expr);
 	}
-	gstore_join_decode(linitial(plan->fdw_private), tables_of(plan), conditions, &join);
+	gstore_join_decode(linitial(plan->fdw_private), gstore_scan_relids(plan), conditions, &join);
 	if (query->sink == GSTORE_SINK_FIRST_ROWS)
 		query->order = (List *) resolve((Node *) query->order, query->keys);
 	query->relation = join.outer;

@@ -92,7 +92,7 @@ begin_query(ForeignScanState *node, int flags)
 
 /* Whether rows are the result, and not groups. */
 static bool
-has_rows(const query_state *state)
+returns_rows(const query_state *state)
 {
 	return state->query.sink == GSTORE_SINK_ROWS || state->query.sink == GSTORE_SINK_FIRST_ROWS;
 }
@@ -110,7 +110,7 @@ take_nothing(query_state *state)
 {
 	state->run.words = gstore_query_record_words(state->compiled);
 	state->run.records = palloc0(sizeof(uint64) * (Size) state->run.words);
-	state->run.count = state->query.keys == NIL && !has_rows(state);
+	state->run.count = state->query.keys == NIL && !returns_rows(state);
 	state->run.figures.records += state->run.count;
 	state->run.figures.place = "nowhere, as the table has no rows";
 }
@@ -162,7 +162,7 @@ prepare_query(ForeignScanState *node, query_state *state)
 									  .continues = has_lists(state)};
 	if (state->query.order != NIL || state->query.having != NIL)
 		state->request.list_max = count_wanted(node, state);
-	else if (has_rows(state))
+	else if (returns_rows(state))
 		state->request.list_max = ROWS_FIRST;
 	state->prepared = true;
 }
@@ -196,7 +196,7 @@ run_prepared(query_state *state)
 	state->request.unasked = false;
 	if (!gstore_run_begin(&state->run, &state->request))
 		return false;
-	if (has_rows(state))
+	if (returns_rows(state))
 		state->late = gstore_late_create(state->compiled, state->query.keys, state->relations,
 										 state->views);
 	return state->query.order == NIL ||
@@ -249,7 +249,7 @@ make_next_list(query_state *state)
 	gstore_run_forget(&state->run);
 	state->request.after = state->after;
 	state->request.after_words = (int) words;
-	state->request.list_max = Min(before * GSTORE_LIST_ROWS_TIMES, GSTORE_LIST_ROWS_MOST);
+	state->request.list_max = gstore_list_next_max(before);
 	if (!gstore_run_begin(&state->run, &state->request))
 	{
 		state->request.list_max = before;
@@ -413,14 +413,14 @@ explain_query(ForeignScanState *node, ExplainState *es)
 	StringInfoData	   text;
 
 	initStringInfo(&text);
-	appendStringInfo(&text, "%s %s", has_rows(state) ? "join of" : "aggregate on",
+	appendStringInfo(&text, "%s %s", returns_rows(state) ? "join of" : "aggregate on",
 					 RelationGetRelationName(state->relations[0]));
 	for (int i = 0; i < state->inner_count; i++)
 		appendStringInfo(&text, ", %s", RelationGetRelationName(state->relations[1 + i]));
 	ExplainPropertyText("GPU", text.data, es);
 	gstore_explain_expressions(&node->ss.ps, "GPU Filter", state->query.filters, es);
 	gstore_join_explain(&node->ss.ps, state->query.joins, es);
-	if (!has_rows(state))
+	if (!returns_rows(state))
 		gstore_explain_expressions(&node->ss.ps, "GPU Group Key", state->query.keys, es);
 	gstore_explain_expressions(&node->ss.ps, "GPU Aggregate", state->query.aggregates, es);
 	gstore_explain_expressions(&node->ss.ps, "GPU Having", state->query.having, es);
@@ -429,7 +429,7 @@ explain_query(ForeignScanState *node, ExplainState *es)
 	if (!gstore_scan_has_figures(&node->ss.ps, es))
 		return;
 	gstore_query_explain(&state->run.figures, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
-						 state->run.why, has_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
+						 state->run.why, returns_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
 	if (state->late != NULL)
 		ExplainPropertyInteger("Bytes Moved", NULL,
 							   (int64) (state->bytes + gstore_late_bytes(state->late)), es);

@@ -22,6 +22,8 @@
 #define GSTORE_SPAWN_H
 
 #include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
 
 #include <gvmem/status.h>
 
@@ -64,6 +66,30 @@ typedef struct gstore_spawn_request
 	int32_t	 pid;	 /* of the backend, for the worker's name */
 	int32_t	 device; /* of GSTORE_SPAWN_EXECUTOR: the ordinal, as gvm_table_info has it */
 } gstore_spawn_request;
+
+/* As sendmsg() with these flags and no SIGPIPE, with two descriptors at most. */
+static inline ssize_t
+gstore_spawn_send(int socket, const gstore_spawn_request *request, const int *fds, uint32_t count,
+				  int flags)
+{
+	union
+	{
+		struct cmsghdr head;
+		char		   bytes[CMSG_SPACE(2 * sizeof(int))];
+	} control = {{0}};
+	struct iovec	part = {(void *) (uintptr_t) request, sizeof *request};
+	struct msghdr	message = {.msg_iov = &part,
+							   .msg_iovlen = 1,
+							   .msg_control = control.bytes,
+							   .msg_controllen = CMSG_SPACE(count * sizeof(int))};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(count * sizeof(int));
+	memcpy(CMSG_DATA(head), fds, count * sizeof(int));
+	return sendmsg(socket, &message, flags | MSG_NOSIGNAL);
+}
 
 typedef enum gstore_spawn_end
 {

@@ -26,6 +26,8 @@
 #include "utils/lsyscache.h"
 #include "utils/wait_event.h"
 
+#include <gvmem/table.h>
+
 #include "keeper/table/manifest.h"
 #include "postgres/clock.h"
 #include "postgres/privileges.h"
@@ -40,6 +42,16 @@ PG_FUNCTION_INFO_V1(gstore_revoke);
 PG_FUNCTION_INFO_V1(gstore_revoke_all);
 
 /* ---- texts */
+
+char *
+gstore_check_token(char *token)
+{
+	if (strlen(token) >= GVM_TABLE_TOKEN_BYTES_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("the path of the keeper's socket is too long for a token")));
+	return token;
+}
 
 static int
 digit_of(char c)

@@ -66,6 +66,9 @@ extern void	  gstore_token_note_dropped(const gstore_store_name *name);
 /* Forgets the tokens of a store, or of all (NULL), whose memory goes. The lock is held exclusively. */
 extern void gstore_token_forget(const gstore_store_name *name);
 
+/* The text. ERROR if it is too long for one. */
+extern char *gstore_check_token(char *token);
+
 /* For whom a token is. */
 typedef enum gstore_export_kind
 {
