@@ -7,6 +7,17 @@
 
 /* ---- lent memory */
 
+/* Is there room for a chunk of the object that is recalled? */
+static bool has_place(const gvmi_machine *m, const keep_object *object)
+{
+    const keep_device *own = &m->devices[object->device];
+
+    if (m->duplicated != NULL || gvmi_keep_room_bytes(&m->host) >= object->chunk_bytes)
+        return true;
+    return own->first_room == NULL && !object->in_failed &&
+           gvmi_keep_room_bytes(&own->place) >= object->chunk_bytes;
+}
+
 /* Begins to move so many bytes of chunks, or as many as can be, out of what the device lends. Returns how many. */
 static uint64_t recall(gvmi_machine *m, keep_device *lender, uint64_t bytes)
 {
@@ -19,7 +30,8 @@ static uint64_t recall(gvmi_machine *m, keep_device *lender, uint64_t bytes)
         bool host_full = false; /* another object's device may have room */
 
         looks += 1 + object->opening_count;
-        if (gvmi_keep_recallable_bytes(object, lender) == 0 || !gvmi_keep_freeze(m, object))
+        if (!has_place(m, object) || gvmi_keep_recallable_bytes(object, lender) == 0 ||
+            !gvmi_keep_freeze(m, object))
             continue;
         looks += object->chunk_count;
         begun_bytes += gvmi_keep_recall_chunks(m, object, lender, bytes - begun_bytes, &host_full);

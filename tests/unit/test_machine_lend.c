@@ -267,22 +267,29 @@ static void recall_without_room_anywhere_ends(void **state)
 }
 
 /* Its chunks are no reason to pass over objects behind it. */
+/* Three devices, of which the second lends to the others. The first has room for the most chunks that an object may have, but for three. */
+static void start_large(fixture *w, uint64_t third, uint64_t host)
+{
+    gvmi_machine_config config = small_config(KEEP_CHUNKS_MAX - 3, host);
+
+    config.device_count = 3;
+    for (uint8_t d = 1; d < 3; d++) {
+        config.devices[d] = (gvmi_machine_device){.uuid = {(uint8_t)(7 + d)}, .ordinal = d};
+        config.devices[d].budget_bytes = (d == 1 ? 8 : third) * CHUNK;
+    }
+    config.devices[0].lenders = config.devices[2].lenders = 2;
+    start_fixture_as(w, &config);
+    w->unchecked = true;
+}
+
 static void object_that_is_large_and_leased_does_not_hide_others_from_a_recall(void **state)
 {
-    gvmi_machine_config config = small_config(KEEP_CHUNKS_MAX - 3, 4);
     fixture w;
     actor *a;
     uint32_t big = 0, x = 0, y = 0;
 
     (void)state;
-    config.device_count = 3;
-    for (uint8_t d = 1; d < 3; d++) {
-        config.devices[d] = (gvmi_machine_device){.uuid = {(uint8_t)(7 + d)}, .ordinal = d};
-        config.devices[d].budget_bytes = (d == 1 ? 8 : 1) * CHUNK;
-    }
-    config.devices[0].lenders = config.devices[2].lenders = 2;
-    start_fixture_as(&w, &config);
-    w.unchecked = true;
+    start_large(&w, 1, 4);
     a = join(&w, 1);
     a->create_device = 2;
     assert_int_equal(create(&w, a, "/x", 2, 0, &x), GVM_OK);
@@ -300,6 +307,36 @@ static void object_that_is_large_and_leased_does_not_hide_others_from_a_recall(v
     w.unchecked = false;
     assert_true(gvmi_machine_check(w.machine));
     w.unchecked = true;
+    end_fixture(&w);
+}
+
+/* Its device and the host are full; that of /x is not. */
+static void object_that_is_large_and_has_nowhere_to_go_does_not_hide_others_from_a_recall(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t big = 0, x = 0, y = 0, z = 0;
+
+    (void)state;
+    start_large(&w, 2, 0);
+    a = join(&w, 1);
+    a->create_device = 2;
+    assert_int_equal(create(&w, a, "/z", 1, 0, &z), GVM_OK);
+    acquire(&w, a, z, GVM_LEASE_READ); /* so that it stays */
+    assert_int_equal(create(&w, a, "/x", 2, 0, &x), GVM_OK);
+    a->create_device = 0;
+    assert_int_equal(create_of(&w, a, "/big", KEEP_CHUNKS_MAX, KEEP_CHUNKS_MAX - 1, 0, 0), GVM_OK);
+    big = a->slot;
+    give(&w, a, z, GVM_LEASE_READ);
+    drop_object(&w, a, "/z");
+    close_slot(&w, a, z);
+    check_places(&w, a, x, 1, 1, 0);
+    check_places(&w, a, big, KEEP_CHUNKS_MAX - 3, 2, 0);
+    assert_int_equal(w.machine->borrowers->chunk_count, KEEP_CHUNKS_MAX - 1);
+    assert_int_equal(create_on_second(&w, a, "/y", 6, &y), GVM_OK);
+    check_places(&w, a, y, 6, 0, 0);
+    check_places(&w, a, x, 2, 0, 0);
+    check_places(&w, a, big, KEEP_CHUNKS_MAX - 3, 2, 0);
     end_fixture(&w);
 }
 
@@ -804,6 +841,7 @@ int main(void)
         cmocka_unit_test(leased_chunk_is_not_recalled_and_nobody_waits_for_it),
         cmocka_unit_test(recall_without_room_anywhere_ends),
         cmocka_unit_test(object_that_is_large_and_leased_does_not_hide_others_from_a_recall),
+        cmocka_unit_test(object_that_is_large_and_has_nowhere_to_go_does_not_hide_others_from_a_recall),
         cmocka_unit_test(lent_memory_that_has_nowhere_to_go_is_no_room),
         cmocka_unit_test(lent_memory_that_has_a_place_on_the_host_is_room_as_far_as_that_goes),
         cmocka_unit_test(chunks_of_a_writer_that_is_cut_off_go_to_other_lent_memory),
