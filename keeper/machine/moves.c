@@ -192,14 +192,17 @@ static bool start_renew_to_host(gvmi_machine *m, keep_object *object, uint32_t i
     return frame != 0 && start_renew_to(m, object, index, frame, make);
 }
 
-/* To another frame of its lender, which copies: others do not reach that one's memory, perhaps. */
+/* From the host to memory that a device lends; from lent memory to another frame of its lender, which copies: others
+ * do not reach that one's memory, perhaps. */
 static bool start_renew_to_lent(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     const uint32_t lender = object->chunks[index].lent - 1u;
     bool make;
     uint32_t frame = 0;
 
-    if (object->chunks[index].lent != 0 && gvmi_keep_may_lend(m, lender, object))
+    if (object->chunks[index].lent == 0)
+        frame = gvmi_keep_borrow_frame(m, object, &make);
+    else if (gvmi_keep_may_lend(m, lender, object))
         frame = gvmi_keep_take_lent_frame(m, object, lender, &make);
     return frame != 0 && start_renew_to(m, object, index, frame, make);
 }
