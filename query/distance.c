@@ -126,12 +126,12 @@ static void bound_rows(gquery_query *q)
     for (uint32_t i = 0; i < w->distance_count; i++)
         bytes += w->distances[i].stride;
     while (q->unit > GQUERY_SLICE_LEAST && q->unit * bytes > most)
-        q->unit /= 2;
+        q->unit = gquery_half_rows(q->unit);
     q->launch_rows = q->unit < LAUNCH_ROWS ? q->unit : LAUNCH_ROWS;
     /* What is left is for groups or a list. */
     while (q->launch_rows > GQUERY_SLICE_LEAST &&
            q->launch_rows * w->distance_count * sizeof(double) > w->scratch_bytes_max / 4)
-        q->launch_rows /= 2;
+        q->launch_rows = gquery_half_rows(q->launch_rows);
 }
 
 static bool send_point(gquery_query *q, const gquery_wanted_distance *w, uint64_t to, uint64_t *staged)

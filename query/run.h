@@ -28,8 +28,13 @@
 #include "query/kernels.h"
 #include "query/number.h"
 
-/* Rows of a launch are a multiple of so many, but for the last ones. */
+/* Rows of a launch are a multiple of so many, but for the last ones: kernels write whole words of bitmaps. */
 #define GQUERY_SLICE_LEAST UINT64_C(4096)
+static inline uint64_t gquery_half_rows(uint64_t rows) /* of more than GQUERY_SLICE_LEAST */
+{
+    return rows / 2 / GQUERY_SLICE_LEAST * GQUERY_SLICE_LEAST;
+}
+
 #define GQUERY_LIST_MAX (UINT64_C(1) << 20)
 
 /* What kernels and this process exchange beside states. */

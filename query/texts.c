@@ -117,7 +117,7 @@ bool gquery_texts_prepare(gquery_query *q)
         return true;
     q->launch_rows = q->launch_rows < LAUNCH_ROWS ? q->launch_rows : LAUNCH_ROWS;
     while (q->launch_rows > GQUERY_SLICE_LEAST && numbers_bytes(q) > q->c->query.scratch_bytes_max / 4)
-        q->launch_rows /= 2;
+        q->launch_rows = gquery_half_rows(q->launch_rows);
     if (!gquery_take_block(q, numbers_bytes(q), &q->number_block))
         return false;
     at = q->number_block.address;
