@@ -341,13 +341,18 @@ static const gquery_numbers *numbers_of(const gquery_query *q, uint32_t column)
     return &q->numbers[i];
 }
 
+static uint32_t text_words(const gquery_numbers *n)
+{
+    return 1 + (n->longest + 7) / 8;
+}
+
 uint32_t gquery_texts_words(gquery_query *q)
 {
     const gquery_window *w = &q->c->query;
     uint32_t words = 0;
 
     for (uint32_t i = 0; i < w->text_count; i++) {
-        const uint32_t each = 1 + (numbers_of(q, w->texts[i].column)->longest + 7) / 8;
+        const uint32_t each = text_words(numbers_of(q, w->texts[i].column));
 
         gquery_window_of(q)->text_words[i] = each;
         words += each;
@@ -373,7 +378,7 @@ bool gquery_texts_put(gquery_query *q, uint64_t records, uint64_t count, uint32_
                                       .null_bit = w->texts[i].key,
                                       .key = nulls + 1 + w->texts[i].key,
                                       .at = at,
-                                      .words = gquery_window_of(q)->text_words[i]};
+                                      .words = text_words(n)};
 
         if (!gquery_launch(q, q->device->put_texts, gquery_count_blocks(q, count * put.words),
                            q->device->threads, 0, &put))

@@ -8,6 +8,7 @@ import math
 import random
 import struct
 import sys
+import threading
 import time
 
 sys.dont_write_bytecode = True
@@ -600,6 +601,24 @@ class Distances:
                 found = client.run(self.token, self.ROWS, ([*below, op("MARK")], 0), **more)
                 expect(bits_of(found, self.ROWS), near, "marks")
 
+    def launches_of_few_rows_mark_the_rows_of_sql(self, server):
+        """Batches that a long pattern makes shorter are halved for the distances: kernels write marks by whole words all the same."""
+        near, rows = "v <-> '{0,0}'::real[] < 300 AND v <-> '{1,1}'::real[] < 300", 12000
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text, v real[] OPTIONS (length '2')) SERVER gstore_fdw")
+        server.sql(f"INSERT INTO ft SELECT i, rpad(i::text, 1000, 'x'), ARRAY[i * 7919::bigint % 601, 0] FROM generate_series(1, {rows}) i")
+        found = {}
+        for on in ("on", "off"):
+            session = server.session()
+            session.sql(f"SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; SET gstore_fdw.gpu_query_memory = '1MB'; SET gstore_fdw.gpu_queries = {on}")
+            for length in range(95, 105):  # about every second one makes an odd number of slices
+                query = f"SELECT count(*), sum(id), sum(id::bigint * id) FROM (SELECT id FROM ft WHERE t LIKE '%{'x' * length}%' AND {near} OFFSET 0) s"
+                if on == "on" and length == 95:
+                    expect("GPU Filter" in session.sql(f"EXPLAIN VERBOSE {query}"), True, "the GPU filters")
+                found.setdefault(length, []).append(session.sql(query))
+            session.close()
+        for length, (gpu, local) in found.items():
+            expect(gpu, local, f"rows with {length} x")
+
     def rows_nearest_to_many_queries_are_those_of_their_definitions(self, server):
         self._make(server)
         values, number, nearest = self._column(server, "f"), random.Random(3), 40
@@ -807,6 +826,29 @@ class Texts:
             answer = client.ask()
             expect_verb(answer, "RAISED")
             expect(answer.error, N["GQUERY_E_TEXT"], "the error")
+
+    def sizes_of_texts_are_not_taken_from_the_backend(self, server):
+        """Which may write to them while the executor lays texts out by them."""
+        token = self._make(server, "'text ' || i % 1000")
+        by_text, stop = ([op("LOAD", 0), op("GROUP", 1), aggregate(0, "COUNT_ROWS")], 1), threading.Event()
+        query = {"columns": self.COLUMNS, "texts": ((0, 0), (0, 0))}
+        with Client(server) as client:
+            expect(len(client.run(token, self.ROWS, by_text, **query)), 1000, "groups")
+            pid = executor_pid(server)
+
+            def write():
+                while not stop.is_set():
+                    client.window.text_words[1] = 2**31 - 1
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            try:
+                for _ in range(30):
+                    expect(len(client.run(token, self.ROWS, by_text, **query)), 1000, "groups")
+            finally:
+                stop.set()
+                writer.join()
+            expect(executor_pid(server), pid, "the executor")
 
     def _write_slow(self, client, token, rows):
         """A pattern that nearly is everywhere in each of the texts, which are not compressed: billions of comparisons a row."""
