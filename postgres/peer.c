@@ -20,6 +20,7 @@
 
 #define MEMORY_BYTES_MIN (1024 * 1024)
 #define SPIN_NS_PER_US	 1000
+#define CONNECT_AGAIN_MS 10
 
 /* ---- the memory file */
 
@@ -137,8 +138,8 @@ send_request(const gstore_peer *peer, gstore_spawn_kind kind, int device)
 		(ssize_t) sizeof request;
 }
 
-bool
-gstore_peer_connect(gstore_peer *peer, gstore_spawn_kind kind, int device)
+static bool
+try_connect(gstore_peer *peer)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
@@ -148,14 +149,37 @@ gstore_peer_connect(gstore_peer *peer, gstore_spawn_kind kind, int device)
 		errno = EMFILE;
 		return false;
 	}
-	peer->connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	peer->connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (peer->connection < 0)
 	{
 		ReleaseExternalFD();
 		return false;
 	}
 	return connect(peer->connection, (const struct sockaddr *) &address, sizeof address) == 0 &&
-		send_request(peer, kind, device);
+		fcntl(peer->connection, F_SETFL, 0) == 0;
+}
+
+/* In connect() it could not be cancelled. */
+static void
+await_room(void)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, CONNECT_AGAIN_MS,
+					 PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+bool
+gstore_peer_connect(gstore_peer *peer, gstore_spawn_kind kind, int device)
+{
+	while (!try_connect(peer))
+	{
+		if (errno != EAGAIN)
+			return false;
+		gstore_peer_disconnect(peer); /* many wait to be accepted */
+		await_room();
+	}
+	return send_request(peer, kind, device);
 }
 
 bool

@@ -37,7 +37,10 @@ extern const char *gstore_peer_try_map(gstore_peer *peer, uint64 bytes);
 /* The same; a failure is an ERROR. */
 extern void gstore_peer_map(gstore_peer *peer, uint64 bytes);
 
-/* Connects, and sends the request with the memory file. False: errno says why; EMFILE, that this server may open no more. */
+/*
+ * Connects, and sends the request with the memory file. Where too many wait to be accepted it waits, until it is cancelled. False: errno says
+ * why; EMFILE, that this server may open no more.
+ */
 extern bool gstore_peer_connect(gstore_peer *peer, gstore_spawn_kind kind, int device);
 
 typedef enum gstore_peer_event

@@ -14,6 +14,7 @@ import select
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -42,6 +43,7 @@ from executor_client import (  # noqa: E402
     as_word,
     block,
     check_layouts,
+    connect_as_owner,
     descriptors,
     executor_pid,
     executor_pids,
@@ -58,6 +60,8 @@ from executor_client import (  # noqa: E402
     wait_until,
 )
 from private import BUILD, Failed, Server, as_owner, expect, leased, running_keeper, stop_process  # noqa: E402
+
+LISTENS = 64  # WAITING_MAX of postgres/spawner.c
 
 
 @group()
@@ -443,6 +447,26 @@ class Sessions:
             raise Failed("it is never sent to another one")
         session.close()
 
+
+    def backend_that_waits_for_a_connection_can_be_cancelled(self, server):
+        """The process that accepts them is stopped, and as many wait as it lets wait."""
+        fill(server, 1000)
+        session, keeper, waiting = server.session(), server.keeper_pid(), []
+        session.sql("SET gstore_fdw.gpu_queries = off; SELECT count(*) FROM ft WHERE id > 1; SET gstore_fdw.gpu_queries = on")
+        server.sql("SELECT count(*) FROM ft WHERE id > 1")  # nothing else is to be asked for
+        stop_process(keeper)
+        try:
+            for _ in range(LISTENS + 1):
+                waiting.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                connect_as_owner(waiting[-1], server)
+            session.begin("SET statement_timeout = '300ms'; SELECT count(*) FROM ft WHERE id > 1")
+            wait_until("it is cancelled", lambda: session.process.poll() is not None, limit_s=30)
+            expect(session.error(), "57014", "SQLSTATE")
+        finally:
+            for each in waiting:
+                each.close()
+            os.kill(keeper, signal.SIGCONT)
+        expect(server.sql("SELECT count(*) FROM ft WHERE id > 1"), "999", "rows")
 
     def sort_of_results_can_be_cancelled(self, server):
         """Where gdb is: an interrupt that comes between two comparisons is seen at the next one."""
