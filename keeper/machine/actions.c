@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/text.h"
 #include "keeper/machine/state.h"
 
@@ -15,6 +16,18 @@ void gvmi_keep_mark(gvmi_machine *m, keep_object *object)
     object->marked = true;
     object->next_marked = m->marked;
     m->marked = object;
+}
+
+void gvmi_keep_send_chunk(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    GVM_ASSERT(!object->chunks[index].send);
+    object->chunks[index].send = true;
+    if (object->sending == 0 || index < object->send_first)
+        object->send_first = index;
+    if (object->sending == 0 || index >= object->send_end)
+        object->send_end = index + 1;
+    object->sending++;
+    gvmi_keep_mark(m, object);
 }
 
 void gvmi_keep_count_served(gvmi_machine *m, uint32_t count)

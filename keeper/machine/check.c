@@ -126,6 +126,8 @@ static bool check_object_chunks(const gvmi_machine *m, const keep_object *object
         on_device += chunk->where == KEEP_ON_DEVICE;
         duplicate += chunk->where == KEEP_ON_DEVICE && chunk->clean;
         sending += chunk->send;
+        if (chunk->send && (i < object->send_first || i >= object->send_end))
+            return false;
         lent += chunk->lent != 0;
         if (chunk->lent != 0)
             lent_by[chunk->lent - 1]++;

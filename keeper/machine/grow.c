@@ -273,8 +273,7 @@ static void make_known(gvmi_machine *m, keep_object *object, const keep_growth *
                             false);
         chunk->stamp = ++m->stamps;
         chunk->unmapped_mark = object->unmapped_mark; /* an opening follows it that follows all others */
-        chunk->send = true;
-        object->sending++;
+        gvmi_keep_send_chunk(m, object, i);
         object->device_chunks += chunk->where == KEEP_ON_DEVICE;
     }
     creator = gvmi_keep_client(m, object->creator);

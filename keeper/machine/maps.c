@@ -170,13 +170,15 @@ static void add_to_set(gvmi_machine *m, map_set *set, uint32_t index)
 static void send_changes(gvmi_machine *m, keep_opening *opening)
 {
     const keep_object *object = opening->object;
+    const uint32_t chunks = gvmi_keep_opened_chunks(opening),
+                   end = object->send_end < chunks ? object->send_end : chunks;
     map_set set = {.opening = opening, .most = GVMI_WIRE_CHUNKS_MAX};
 
     if (object->moving > 0 && MOVE_BYTES_MAX / object->chunk_bytes < set.most)
         set.most = object->chunk_bytes < MOVE_BYTES_MAX
                        ? (uint32_t)(MOVE_BYTES_MAX / object->chunk_bytes)
                        : 1;
-    for (uint32_t i = 0; i < gvmi_keep_opened_chunks(opening) && object->sending > 0; i++)
+    for (uint32_t i = object->send_first; i < end && object->sending > 0; i++)
         if (object->chunks[i].send &&
             (object->chunks[i].op == KEEP_OP_CUT || gvmi_keep_follows(opening, &object->chunks[i])))
             add_to_set(m, &set, i);
@@ -209,7 +211,7 @@ void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object)
         if (o->welcomed && !o->broken)
             send_changes(m, o);
     object->bare_send = false;
-    for (uint32_t i = 0; i < object->chunk_count && object->sending > 0; i++)
+    for (uint32_t i = object->send_first; i < object->send_end && object->sending > 0; i++)
         if (object->chunks[i].send)
             end_send(m, object, i);
     gvmi_keep_publish_permits(object);

@@ -46,9 +46,7 @@ static void set_chunk_where(gvmi_machine *m, keep_object *object, uint32_t index
     object->device_chunks += where == KEEP_ON_DEVICE;
     gvmi_keep_set_chunk(m, object, chunk, where, chunk->clean);
     chunk->stamp = ++m->stamps;
-    chunk->send = true;
-    object->sending++;
-    gvmi_keep_mark(m, object);
+    gvmi_keep_send_chunk(m, object, index);
 }
 
 static void count_lent_leaving(gvmi_machine *m, uint32_t frame, bool more)
@@ -79,9 +77,7 @@ void gvmi_keep_stay(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
     }
     device_of(m, object)->arriving -= chunk->op == KEEP_OP_IN_COPY;
     chunk->op = KEEP_OP_STAY_MAP;
-    chunk->send = true;
-    object->sending++;
-    gvmi_keep_mark(m, object);
+    gvmi_keep_send_chunk(m, object, (uint32_t)(chunk - object->chunks));
 }
 
 void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object)

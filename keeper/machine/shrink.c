@@ -16,10 +16,9 @@ void gvmi_keep_cut_chunks(gvmi_machine *m, keep_object *object, uint32_t count)
     for (uint32_t i = count; i < object->chunk_count; i++) {
         keep_chunk *chunk = &object->chunks[i];
 
-        GVM_ASSERT(chunk->op == KEEP_OP_NONE && !chunk->send);
+        GVM_ASSERT(chunk->op == KEEP_OP_NONE);
         chunk->op = KEEP_OP_CUT;
-        chunk->send = true;
-        object->sending++;
+        gvmi_keep_send_chunk(m, object, i);
         object->moving++;
         if (chunk->device_frame != 0)
             gvmi_keep_count_leaving(m, chunk->device_frame, true);

@@ -338,9 +338,10 @@ struct keep_object {
     keep_opener *openers;       /* whose openings these are */
     keep_opening *first_leased; /* DRAINING: those before it in the list have no lease; NULL: none has */
 
-    uint32_t moving;          /* chunks with an OUT or IN */
-    uint32_t leaving;         /* of them, those with an OUT that have a device frame yet */
-    uint32_t sending;         /* chunks with send */
+    uint32_t moving;               /* chunks with an OUT or IN */
+    uint32_t leaving;              /* of them, those with an OUT that have a device frame yet */
+    uint32_t sending;              /* chunks with send */
+    uint32_t send_first, send_end; /* while there are any they are within these */
     bool bringing;            /* FROZEN for those who wait: what comes in is sent to them, too */
     uint32_t jobs;            /* under way, of any kind */
     bool bare_send;           /* a MAP is to be sent, even without chunks */
@@ -629,6 +630,8 @@ static inline bool gvmi_keep_follows_all(const keep_opening *opening)
 /* ---- actions.c */
 /* The object is looked at when the event is settled. */
 void gvmi_keep_mark(gvmi_machine *m, keep_object *object);
+/* A MAP of the chunk is to be sent at the end of the event. */
+void gvmi_keep_send_chunk(gvmi_machine *m, keep_object *object, uint32_t index);
 /* Requests were served: a growth counts as one for each opening of its object, too. */
 void gvmi_keep_count_served(gvmi_machine *m, uint32_t count);
 /* The object has requests that may be granted, but the event has served as many as it may. */

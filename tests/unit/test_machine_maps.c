@@ -629,6 +629,30 @@ static void opening_that_fails_after_its_answer_breaks_the_protocol(void **state
     end_fixture(&p.w);
 }
 
+/* Chunks that are marked though nothing is to be sent of them stay so: those that the event did not move are not looked at. */
+static void event_looks_for_what_is_to_be_sent_among_chunks_that_it_moved(void **state)
+{
+    pair p;
+    keep_chunk *chunks;
+
+    (void)state;
+    start_open(&p, CHUNKS_MAX, CHUNKS_MAX, CHUNKS_MAX, OWNER, 0);
+    map_object(&p.w, p.a, p.a_slot);
+    p.w.hold_jobs = true;
+    begin_evict_bytes(&p.w, p.a, "/x", 3 * CHUNK);
+    assert_int_equal(p.w.job_count, 3);
+    p.a->map_count = 0;
+    chunks = p.w.machine->objects->chunks;
+    chunks[0].send = chunks[CHUNKS_MAX - 1].send = true;
+    p.w.unchecked = true;
+    end_copy(&p.w, 1, GVM_OK);
+    assert_sent(p.a, 1, CHUNKS_MAX - 2, GVM_TIER_ABSENT);
+    assert_true(chunks[0].send && chunks[CHUNKS_MAX - 1].send);
+    chunks[0].send = chunks[CHUNKS_MAX - 1].send = false;
+    p.w.unchecked = false;
+    end_fixture(&p.w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -659,6 +683,7 @@ int main(void)
         cmocka_unit_test(shrinking_waits_for_who_follows_no_chunk),
         cmocka_unit_test(maps_anew_have_no_generation_before_the_last),
         cmocka_unit_test(opening_that_fails_after_its_answer_breaks_the_protocol),
+        cmocka_unit_test(event_looks_for_what_is_to_be_sent_among_chunks_that_it_moved),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
