@@ -30,7 +30,7 @@ extern bool gstore_next_dead_copy(uint64 *id, uint32 *epoch);
 extern void
 gstore_note_report(const gstore_report *report, const gstore_store_size *sizes, uint32 size_count);
 
-/* Bytes that hash tables of the session's role may have of a GPU's executor, by gstore_fdw.gpu_join_memory. */
+/* Bytes that hash tables of a role may take in one GPU's executor, in device and host memory together: gstore_fdw.gpu_join_memory. */
 extern uint64 gstore_join_memory(void);
 
 #endif

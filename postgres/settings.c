@@ -54,7 +54,8 @@ define_query_settings(void)
 							 "Without effect if gstore_fdw.gpu_queries is off.",
 							 &gstore_gpu_aggregates, true, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("gstore_fdw.gpu_joins", "Whether joins may run on the GPU.",
-							 "Those below aggregates: without effect if gstore_fdw.gpu_aggregates is off.",
+							 "Joins whose rows are the result need gstore_fdw.gpu_queries alone; "
+							 "those below aggregates gstore_fdw.gpu_aggregates, too.",
 							 &gstore_gpu_joins, true, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("gstore_fdw.gpu_filters",
 							 "Whether conditions of scans may be evaluated on the GPU.",
@@ -82,8 +83,9 @@ define_query_settings(void)
 							1024, 1, INT_MAX, PGC_USERSET, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"gstore_fdw.gpu_join_memory",
-		"Memory that hash tables of a role's joins may have, of each GPU and of the host together.",
-		"-1: half of what the GPU memory keeper has. What needs more runs without the GPU.",
+		"Device and host memory together that hash tables of a role may take in one GPU's executor.",
+		"-1: half of the sum of the smallest GPU's budget and the host budget. "
+		"What needs more runs without the GPU.",
 		&gstore_gpu_join_memory_mb, -1, -1, INT_MAX, PGC_SUSET, GUC_UNIT_MB, NULL, NULL, NULL);
 }
 
