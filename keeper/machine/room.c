@@ -255,15 +255,25 @@ static void unlist_duplicated(gvmi_machine *m, keep_object *object)
         object->duplicated_next->duplicated_prev = object->duplicated_prev;
 }
 
+static bool is_duplicated(const keep_chunk *chunk)
+{
+    return chunk->clean && chunk->where == KEEP_ON_DEVICE;
+}
+
 void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk, keep_where where,
                          bool clean)
 {
     const uint32_t before = object->duplicate_chunks;
 
-    object->duplicate_chunks -= chunk->clean && chunk->where == KEEP_ON_DEVICE;
+    object->duplicate_chunks -= is_duplicated(chunk);
     chunk->where = (uint8_t)where;
     chunk->clean = clean;
-    object->duplicate_chunks += clean && where == KEEP_ON_DEVICE;
+    if (clean && where == KEEP_ON_DEVICE) {
+        const uint32_t index = (uint32_t)(chunk - object->chunks);
+
+        object->duplicate_chunks++;
+        object->clean_end = index < object->clean_end ? object->clean_end : index + 1;
+    }
     set_chunk_lent(m, object, chunk);
     if (before == 0 && object->duplicate_chunks > 0)
         list_duplicated(m, object);
@@ -274,27 +284,37 @@ void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk
 /* The chunk's host copy is only a duplicate, and nobody has it mapped. */
 static bool is_spare(const keep_chunk *chunk)
 {
-    return chunk->clean && chunk->where == KEEP_ON_DEVICE &&
+    return is_duplicated(chunk) &&
            (chunk->op == KEEP_OP_NONE ||
             (chunk->op == KEEP_OP_IN_MAP && chunk->unmaps == 0 && !chunk->send));
+}
+
+/* The last chunk of the object that has such a copy; NULL: none has. */
+static keep_chunk *find_spare(keep_object *object)
+{
+    while (object->clean_end > 0 && !is_duplicated(&object->chunks[object->clean_end - 1]))
+        object->clean_end--;
+    for (uint32_t i = object->clean_end; i-- > 0;)
+        if (is_spare(&object->chunks[i]))
+            return &object->chunks[i];
+    return NULL;
 }
 
 /* Gives up one such copy, of whichever object is found first. */
 static bool drop_clean_copy(gvmi_machine *m)
 {
-    for (keep_object *object = m->duplicated; object != NULL; object = object->duplicated_next)
-        for (uint32_t i = object->chunk_count; i-- > 0;) {
-            keep_chunk *chunk = &object->chunks[i];
+    for (keep_object *object = m->duplicated; object != NULL; object = object->duplicated_next) {
+        keep_chunk *chunk = find_spare(object);
 
-            if (is_spare(chunk)) {
-                const uint32_t frame = chunk->away_frame;
+        if (chunk != NULL) {
+            const uint32_t frame = chunk->away_frame;
 
-                gvmi_keep_set_chunk(m, object, chunk, (keep_where)chunk->where, false);
-                chunk->away_frame = 0;
-                gvmi_keep_give_frame(m, frame, true);
-                return true;
-            }
+            gvmi_keep_set_chunk(m, object, chunk, (keep_where)chunk->where, false);
+            chunk->away_frame = 0;
+            gvmi_keep_give_frame(m, frame, true);
+            return true;
         }
+    }
     return false;
 }
 

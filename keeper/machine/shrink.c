@@ -78,6 +78,7 @@ void gvmi_keep_end_cut(gvmi_machine *m, keep_object *object)
     for (uint32_t i = kept; i < object->chunk_count; i++)
         free_chunk(m, object, &object->chunks[i]);
     object->chunk_count = kept;
+    object->clean_end = object->clean_end < kept ? object->clean_end : kept;
     gvmi_keep_drop_places(object);
     gvmi_keep_discharge(m, object->user, bytes);
     if (creator != NULL)

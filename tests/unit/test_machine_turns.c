@@ -270,6 +270,41 @@ static void links_of_a_client_that_left_are_freed_with_the_machine(void **state)
     end_fixture(&w);
 }
 
+/* ---- copies that are given up one after the other */
+
+/* The chunk behind looks as one that has a copy does: it is not looked at again. */
+static void copy_is_given_up_without_a_look_at_those_that_were_given_up_before(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, slot = 0;
+    keep_chunk *chunks;
+
+    (void)state;
+    start_fixture(&w, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 6, 0, &x), GVM_OK);
+    assert_int_equal(evict(&w, a, "/x"), 6 * CHUNK);
+    ask_with_hint(&w, a, x, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    assert_true(granted(a));
+    take(&w, a, x, GVM_LEASE_READ);
+    chunks = w.machine->objects->chunks;
+    a->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create(&w, a, "/y", 4, 0, &slot), GVM_OK);
+    assert_int_equal(info(&w, a, slot).host_bytes, 4 * CHUNK);
+    assert_true(chunks[3].clean && !chunks[4].clean && !chunks[5].clean);
+    w.unchecked = true;
+    chunks[5].clean = true;
+    chunks[5].away_frame = chunks[3].away_frame;
+    assert_int_equal(create(&w, a, "/z", 1, 0, &slot), GVM_OK);
+    assert_true(!chunks[3].clean && chunks[5].clean);
+    chunks[5].clean = false;
+    chunks[5].away_frame = 0;
+    w.unchecked = false;
+    give(&w, a, x, GVM_LEASE_READ);
+    end_fixture(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +316,7 @@ int main(void)
         cmocka_unit_test(growths_that_are_over_at_once_are_answered_in_turns),
         cmocka_unit_test(links_end_at_once_and_are_freed_in_turns),
         cmocka_unit_test(links_of_a_client_that_left_are_freed_with_the_machine),
+        cmocka_unit_test(copy_is_given_up_without_a_look_at_those_that_were_given_up_before),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
