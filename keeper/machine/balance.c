@@ -101,7 +101,7 @@ static bool may_promote(const keep_object *object)
 static bool promote_planned(gvmi_machine *m, keep_device *device)
 {
     gvmi_policy_plan plan;
-    keep_object *object = freeze_planned(m, device, gvmi_keep_own_room_bytes(m, device),
+    keep_object *object = freeze_planned(m, device, gvmi_keep_own_room_bytes(m, device, UINT64_MAX),
                                          may_promote, &plan);
 
     if (object == NULL)

@@ -141,17 +141,19 @@ static recall_room find_recall_room(const gvmi_machine *m)
     return room;
 }
 
-uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *device)
+uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *device, uint64_t wanted_bytes)
 {
     const keep_place *place = &device->place;
+    const uint64_t most_bytes = place->budget_bytes > wanted_bytes ? place->budget_bytes - wanted_bytes
+                                                                   : 0;
     uint64_t taken_bytes = place->used_bytes - place->free_bytes, looks = 0;
     recall_room room;
 
     if (place->lent_bytes == 0 || device->recall_short)
         return gvmi_keep_room_bytes(place);
     room = find_recall_room(m);
-    for (const keep_object *o = m->borrowers; o != NULL && looks < KEEP_LOOKS_MAX;
-         o = o->borrowers_next) {
+    for (const keep_object *o = m->borrowers;
+         o != NULL && taken_bytes > most_bytes && looks < KEEP_LOOKS_MAX; o = o->borrowers_next) {
         const uint64_t bytes = gvmi_keep_recallable_bytes(o, device);
         uint64_t in_bytes = 0;
 

@@ -20,8 +20,10 @@ void gvmi_keep_look_at_lender(gvmi_machine *m, keep_device *lender);
 void gvmi_keep_unsettle_lender(gvmi_machine *m, keep_device *lender);
 /* What the object's device and its lenders have together. */
 uint64_t gvmi_keep_reach_bytes(const gvmi_machine *m, const keep_object *object);
-/* What the device lends to the object, if nobody has a lease there; its room, with all that can be recalled. */
+/* What the device lends to the object, if nobody has a lease there; its room, with what can be recalled until
+ * there is as much as wanted. */
 uint64_t gvmi_keep_recallable_bytes(const keep_object *object, const keep_device *lender);
-uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *device);
+uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *device,
+                                  uint64_t wanted_bytes);
 
 #endif

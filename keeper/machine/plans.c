@@ -37,7 +37,8 @@ static void unpin_victims(keep_pins *pins)
 void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan)
 {
     keep_device *device = &m->devices[object->device];
-    const uint64_t room_bytes = gvmi_keep_own_room_bytes(m, device);
+    const uint64_t room_bytes = gvmi_keep_own_room_bytes(
+        m, device, object->item.bytes - object->item.resident_bytes);
     keep_pins pins = {.count = 0};
     unsigned tries = 0;
 

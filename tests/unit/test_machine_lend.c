@@ -341,6 +341,20 @@ static void object_that_is_large_and_has_nowhere_to_go_does_not_hide_others_from
 }
 
 /* Each device lends the other one two chunks, and there is no host memory: nothing can be exchanged. */
+static void lent_memory_is_counted_as_room_as_far_as_it_is_wanted(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 8);
+    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w), UINT64_MAX), 4 * CHUNK);
+    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w), 3 * CHUNK), 4 * CHUNK);
+    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w), 2 * CHUNK), 2 * CHUNK);
+    end_fixture(&w);
+}
+
 static void lent_memory_that_has_nowhere_to_go_is_no_room(void **state)
 {
     fixture w;
@@ -349,10 +363,10 @@ static void lent_memory_that_has_nowhere_to_go_is_no_room(void **state)
 
     (void)state;
     start_with_lent(&w, &a, &x, 0);
-    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w)), 2 * CHUNK);
+    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w), UINT64_MAX), 2 * CHUNK);
     assert_int_equal(create_on_second(&w, a, "/z", 2, &z), GVM_OK);
     check_places(&w, a, z, 2, 0, 0);
-    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w)), 0);
+    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w), UINT64_MAX), 0);
     end_fixture(&w);
 }
 
@@ -364,9 +378,9 @@ static void lent_memory_that_has_a_place_on_the_host_is_room_as_far_as_that_goes
 
     (void)state;
     start_with_lent(&w, &a, &x, 1);
-    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w)), 3 * CHUNK);
+    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w), UINT64_MAX), 3 * CHUNK);
     acquire(&w, a, x, GVM_LEASE_READ);
-    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w)), 2 * CHUNK);
+    assert_int_equal(gvmi_keep_own_room_bytes(w.machine, lender(&w), UINT64_MAX), 2 * CHUNK);
     give(&w, a, x, GVM_LEASE_READ);
     end_fixture(&w);
 }
@@ -840,6 +854,7 @@ int main(void)
         cmocka_unit_test(recall_without_room_anywhere_ends),
         cmocka_unit_test(object_that_is_large_and_leased_does_not_hide_others_from_a_recall),
         cmocka_unit_test(object_that_is_large_and_has_nowhere_to_go_does_not_hide_others_from_a_recall),
+        cmocka_unit_test(lent_memory_is_counted_as_room_as_far_as_it_is_wanted),
         cmocka_unit_test(lent_memory_that_has_nowhere_to_go_is_no_room),
         cmocka_unit_test(lent_memory_that_has_a_place_on_the_host_is_room_as_far_as_that_goes),
         cmocka_unit_test(chunks_of_a_writer_that_is_cut_off_go_to_other_lent_memory),
