@@ -111,10 +111,12 @@ class Lease(_Held):
 
     @property
     def address(self) -> int:
+        """Where the memory that it lends begins."""
         return self._hold.region(0)[0]
 
     @property
     def generation(self) -> int:
+        """The object's when the lease was given: it counts growth and seal."""
         return self._hold.generation
 
     def array(self, dtype: Any = "u1", shape: Shape = None, *, offset: int = 0) -> _gvmem.Array:

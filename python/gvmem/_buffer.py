@@ -47,6 +47,7 @@ class Memory:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed."""
         return self._handle.closed
 
     def close(self) -> None:
@@ -198,7 +199,9 @@ class Buffer(Bytes):
 
     @property
     def sealed(self) -> bool:
+        """Whether it was made read-only by seal()."""
         return self._handle.info()["sealed"]
 
     def info(self) -> Info:
+        """What is known of it: gvm_buffer_info in gvmem/buffer.h."""
         return Info(**self._handle.info())

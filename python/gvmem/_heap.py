@@ -110,6 +110,7 @@ class Heap(Memory):
         self._handle.set_limit(_BYTES_UNLIMITED if limit is None else limit)
 
     def info(self) -> Info:
+        """What is known of it: gvm_heap_info in gvmem/heap.h."""
         return Info(**self._handle.info())
 
     def blocks(self) -> list[Info]:

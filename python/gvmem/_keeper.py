@@ -161,10 +161,12 @@ class Object:
         run(self._handle.set_metadata, value)
 
     def info(self) -> Info:
+        """What the keeper knows of it: gvm_object_info in gvmem/client.h."""
         return Info(**run(self._handle.info))
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed."""
         return self._handle.closed
 
     def close(self) -> None:
@@ -237,6 +239,7 @@ class Keeper:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed."""
         return self._client.closed
 
     def close(self) -> None:

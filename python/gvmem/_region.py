@@ -162,6 +162,7 @@ class Collection(Memory):
         self._handle.release(place, entries, 0 if slots is None else _list_of(slots, entries, 4)[0], stream_number(stream))
 
     def info(self) -> Info:
+        """What is known of it: gvm_collection_info in gvmem/region.h."""
         return Info(**self._handle.info())
 
 
@@ -210,4 +211,5 @@ class Space(Memory):
         run(self._handle.sync, stream_number(stream))
 
     def info(self) -> Info:
+        """What is known of it: gvm_space_info in gvmem/region.h."""
         return Info(**self._handle.info())

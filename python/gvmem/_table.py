@@ -183,6 +183,7 @@ class Table:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed."""
         return self._table.closed
 
     def close(self) -> None:

@@ -458,6 +458,7 @@ class File:
             raise
 
     def close(self) -> None:
+        """Closes the file; twice is nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

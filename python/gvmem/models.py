@@ -321,6 +321,7 @@ class Model(Mapping[str, Any]):
 
     @property
     def name(self) -> str:
+        """Of the object in the keeper that has it."""
         return self._object.name
 
     @property
@@ -335,10 +336,12 @@ class Model(Mapping[str, Any]):
 
     @property
     def address(self) -> int:
+        """Where it begins, header and all, in memory of the device."""
         return self._object.address
 
     @property
     def device(self) -> int:
+        """The ordinal of its GPU."""
         return self._object.device
 
     @property
@@ -357,10 +360,12 @@ class Model(Mapping[str, Any]):
         return bool(self._object.info().moving)
 
     def info(self) -> Info:
+        """What the keeper knows of its object: gvm_object_info in gvmem/client.h."""
         return self._object.info()
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed."""
         return self._object.closed
 
     def close(self) -> None:
