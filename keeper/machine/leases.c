@@ -2,8 +2,8 @@
  *
  * A request may also be one to seal, evict or shrink the object: those wait in the same queue. */
 #include "base/text.h"
+#include "keeper/machine/lend.h"
 #include "keeper/machine/probes.h"
-#include "keeper/machine/state.h"
 
 /* ---- serving the queue */
 
@@ -25,8 +25,8 @@ static bool gains_by_waiting(const gvmi_machine *m, const keep_object *object,
     const uint64_t wanted_bytes = object->item.bytes < fits_bytes ? object->item.bytes : fits_bytes;
 
     return wait->hint == GVM_HINT_HOT && wait->thaws < KEEP_THAWS_MAX &&
-           (plan->passed_moving || device->leaving_bytes > 0) &&
-           object->item.resident_bytes + plan->bring_bytes < wanted_bytes;
+           object->item.resident_bytes + plan->bring_bytes < wanted_bytes &&
+           (plan->passed_moving || device->leaving_bytes > 0 || gvmi_keep_lends_to_moving(m, device));
 }
 
 /* Asks the policy, once a request, whether chunks should come before it is granted. Leases that it waits for have ended. True: not yet, the

@@ -164,3 +164,16 @@ uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *devi
     }
     return place->budget_bytes > taken_bytes ? place->budget_bytes - taken_bytes : 0;
 }
+
+bool gvmi_keep_lends_to_moving(const gvmi_machine *m, const keep_device *device)
+{
+    const keep_object *object = device->place.lent_bytes > 0 && !device->recall_short ? m->borrowers
+                                                                                      : NULL;
+
+    for (uint64_t looks = 0; object != NULL && looks < KEEP_LOOKS_MAX; looks++) {
+        if (object->lease_state == KEEP_FROZEN && object->lent_by[device->place.device] > 0)
+            return true;
+        object = object->borrowers_next;
+    }
+    return false;
+}

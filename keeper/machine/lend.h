@@ -25,5 +25,7 @@ uint64_t gvmi_keep_reach_bytes(const gvmi_machine *m, const keep_object *object)
 uint64_t gvmi_keep_recallable_bytes(const keep_object *object, const keep_device *lender);
 uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *device,
                                   uint64_t wanted_bytes);
+/* Do chunks of an object move that has some of what it lends? When they have ended to, that can be recalled. */
+bool gvmi_keep_lends_to_moving(const gvmi_machine *m, const keep_device *device);
 
 #endif

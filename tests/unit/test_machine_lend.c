@@ -341,6 +341,30 @@ static void object_that_is_large_and_has_nowhere_to_go_does_not_hide_others_from
 }
 
 /* Each device lends the other one two chunks, and there is no host memory: nothing can be exchanged. */
+/* It moves to the host what it has on its own device, and has lent memory meanwhile. */
+static void hot_request_waits_for_an_object_that_moves_and_has_lent_memory(void **state)
+{
+    fixture w;
+    actor *a, *b;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 16);
+    b = join(&w, 1);
+    b->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create_on_second(&w, b, "/y", 4, &y), GVM_OK);
+    check_places(&w, b, y, 0, 0, 4);
+    w.hold_jobs = true;
+    begin_evict_bytes(&w, a, "/x", CHUNK);
+    ask_with_hint(&w, b, y, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    assert_false(granted(b));
+    end_jobs(&w);
+    assert_true(granted(b));
+    take(&w, b, y, GVM_LEASE_READ);
+    check_places(&w, b, y, 4, 0, 0);
+    end_fixture(&w);
+}
+
 static void lent_memory_is_counted_as_room_as_far_as_it_is_wanted(void **state)
 {
     fixture w;
@@ -854,6 +878,7 @@ int main(void)
         cmocka_unit_test(recall_without_room_anywhere_ends),
         cmocka_unit_test(object_that_is_large_and_leased_does_not_hide_others_from_a_recall),
         cmocka_unit_test(object_that_is_large_and_has_nowhere_to_go_does_not_hide_others_from_a_recall),
+        cmocka_unit_test(hot_request_waits_for_an_object_that_moves_and_has_lent_memory),
         cmocka_unit_test(lent_memory_is_counted_as_room_as_far_as_it_is_wanted),
         cmocka_unit_test(lent_memory_that_has_nowhere_to_go_is_no_room),
         cmocka_unit_test(lent_memory_that_has_a_place_on_the_host_is_room_as_far_as_that_goes),
