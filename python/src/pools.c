@@ -42,6 +42,7 @@ device_state pools_devices[DEVICES_MAX];
 static block *buckets[1u << BUCKET_BITS];
 static block *late; /* frees that wait for the end of a capture: of each capture one, by next_capture; behind it the others, by next */
 static unsigned open_pools;
+static pthread_mutex_t limit_locks[DEVICES_MAX]; /* see alloc_within_limit(); taken before the lock */
 static pools_options chosen = {.limit_bytes = 0};
 static atomic_size_t late_count; /* of captures; looked at without the lock */
 static atomic_bool is_child;
@@ -53,8 +54,10 @@ static void forget_all(void)
     pools_trace_forget();
 }
 
-__attribute__((constructor)) static void watch_forks(void)
+__attribute__((constructor)) static void prepare(void)
 {
+    for (int i = 0; i < DEVICES_MAX; i++)
+        pthread_mutex_init(&limit_locks[i], NULL);
     (void)pthread_atfork(NULL, NULL, forget_all);
 }
 
@@ -450,8 +453,8 @@ static void give_late(void)
 
 /* ---- calls */
 
-/* The heap that a request is served from; its pool has one more block then, so that it stays. */
-static gvm_status find_heap(int device, gvm_stream stream, block *b)
+/* The heap that a request is served from; its pool has one more block then, so that it stays. limited: its device has a limit. */
+static gvm_status find_heap(int device, gvm_stream stream, block *b, bool *limited)
 {
     device_state *d = &pools_devices[device];
     gvm_status status;
@@ -472,8 +475,7 @@ static gvm_status find_heap(int device, gvm_stream stream, block *b)
     heap = capture_id != 0 ? &b->of->captured : &b->of->heap;
     if (*heap == NULL)
         status = make_heap_locked(d, capture_id != 0, heap);
-    if (status == GVM_OK)
-        status = share_limit_locked(d, *heap);
+    *limited = d->limit_bytes != GVM_BYTES_UNLIMITED;
     b->heap = *heap;
     b->of->blocks += status == GVM_OK;
 
@@ -508,9 +510,51 @@ static gvm_status alloc_in_heap(block *b)
                : gvm_heap_alloc_async(b->heap, b->bytes, "pool", b->stream, &b->address);
 }
 
+static gvm_status trim_heap(const pool *p, gvm_heap *heap, void *arg)
+{
+    (void)p;
+    (void)arg;
+    return gvm_heap_trim(heap, 0);
+}
+
+static gvm_status share_limit(device_state *d, gvm_heap *heap, bool *several)
+{
+    gvm_status status;
+
+    pthread_mutex_lock(&pools_lock);
+    status = share_limit_locked(d, heap);
+    *several = d->limit_is_shared;
+    pthread_mutex_unlock(&pools_lock);
+    return status;
+}
+
+/* What a heap may have depends on what others have, until it has it: one request of a device at a time. What others have idle is
+ * given back when it is missing; not in a capture, which no wait may come into. */
+static gvm_status alloc_within_limit(int device, block *b)
+{
+    device_state *d = &pools_devices[device];
+    gvm_status status;
+    bool several;
+
+    pthread_mutex_lock(&limit_locks[device]);
+    status = share_limit(d, b->heap, &several);
+    if (status == GVM_OK)
+        status = alloc_in_heap(b);
+    if (status == GVM_E_NOSPACE && several && b->heap != b->of->captured) {
+        status = pools_for_heaps(device, (pool_id){0, 0}, false, trim_heap, NULL);
+        if (status == GVM_OK)
+            status = share_limit(d, b->heap, &several);
+        if (status == GVM_OK)
+            status = alloc_in_heap(b);
+    }
+    pthread_mutex_unlock(&limit_locks[device]);
+    return status;
+}
+
 static int alloc_block(int device, uint64_t bytes, void *stream, bool is_unordered, void **out)
 {
     gvm_status status = pools_check_device(device);
+    bool limited;
     block *b;
 
     *out = NULL;
@@ -525,9 +569,9 @@ static int alloc_block(int device, uint64_t bytes, void *stream, bool is_unorder
     b->bytes = bytes;
     b->stream = (gvm_stream)stream;
     b->is_unordered = is_unordered;
-    status = find_heap(device, b->stream, b);
+    status = find_heap(device, b->stream, b, &limited);
     if (status == GVM_OK) {
-        status = alloc_in_heap(b);
+        status = limited ? alloc_within_limit(device, b) : alloc_in_heap(b);
         note_block(&pools_devices[device], b, status);
     }
     if (status != GVM_OK) {
@@ -769,13 +813,6 @@ gvm_status pools_for_heaps(int device, pool_id id, bool captured,
     return status;
 }
 
-static gvm_status trim_heap(const pool *p, gvm_heap *heap, void *arg)
-{
-    (void)p;
-    (void)arg;
-    return gvm_heap_trim(heap, 0);
-}
-
 static int pool_trim(int device, pool_id id)
 {
     const int end = device < 0 ? DEVICES_MAX : device + 1;
@@ -808,9 +845,12 @@ static int pool_set_limit(int device, uint64_t bytes)
     if (status == GVM_OK)
         pools_devices[device].limit_bytes = bytes;
     pthread_mutex_unlock(&pools_lock);
-    return (int)(status != GVM_OK
-                     ? status
-                     : pools_for_heaps(device, (pool_id){0, 0}, true, limit_heap, &bytes));
+    if (status != GVM_OK)
+        return (int)status;
+    pthread_mutex_lock(&limit_locks[device]);
+    status = pools_for_heaps(device, (pool_id){0, 0}, true, limit_heap, &bytes);
+    pthread_mutex_unlock(&limit_locks[device]);
+    return (int)status;
 }
 
 static gvm_status grant_one(const pool *p, gvm_heap *heap, void *arg)
