@@ -73,17 +73,27 @@ static size_t find_room(const arena *a, uint64_t bytes)
     return at;
 }
 
-/* Makes the last range free, and large enough. reserved: false if the reservation has no room. */
-static gvm_status extend(arena *a, uint64_t bytes, bool *reserved)
+static gvm_status refuse_beyond_reservation(const arena *a, uint64_t bytes)
+{
+    return gvm_error_set(GVM_E_NOSPACE, "%llu bytes do not fit the %llu bytes that are reserved",
+                         (unsigned long long)bytes, (unsigned long long)a->reserve_bytes);
+}
+
+static gvm_status refuse_range(void)
+{
+    return gvm_error_set(GVM_E_NOMEM, "out of host memory for the record of a range");
+}
+
+/* Makes the last range free, and large enough. */
+static gvm_status extend(arena *a, uint64_t bytes)
 {
     const bool last_is_free = a->count > 0 && !a->ranges[a->count - 1].used;
     const uint64_t there = last_is_free ? a->ranges[a->count - 1].bytes : 0;
     uint64_t wanted;
     gvm_status status;
 
-    *reserved = bytes - there <= a->reserve_bytes - a->end;
-    if (!*reserved)
-        return GVM_E_NOSPACE;
+    if (bytes - there > a->reserve_bytes - a->end)
+        return refuse_beyond_reservation(a, bytes);
     wanted = a->end + bytes - there;
     if (wanted > a->committed_bytes) {
         uint64_t whole = (wanted + a->chunk_bytes - 1) / a->chunk_bytes * a->chunk_bytes;
@@ -97,22 +107,25 @@ static gvm_status extend(arena *a, uint64_t bytes, bool *reserved)
     if (last_is_free)
         a->ranges[a->count - 1].bytes = bytes;
     else if (!insert(a, a->count, (range){a->end, bytes, false}))
-        return GVM_E_NOMEM;
+        return refuse_range();
     a->end = wanted;
     return GVM_OK;
 }
 
-static gvm_status allocate_locked(arena *a, uint64_t bytes, uint64_t *offset, bool *reserved)
+static gvm_status allocate_locked(arena *a, uint64_t bytes, uint64_t *offset)
 {
     size_t at;
 
-    *reserved = bytes <= a->reserve_bytes;
-    if (a->paused || !*reserved)
-        return GVM_E_NOSPACE;
+    if (a->paused)
+        return gvm_error_set(GVM_E_NOSPACE,
+                             "%llu bytes cannot be allocated while the region is paused or closed",
+                             (unsigned long long)bytes);
+    if (bytes > a->reserve_bytes)
+        return refuse_beyond_reservation(a, bytes);
     bytes = bytes == 0 ? ALIGN_BYTES : (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     at = find_room(a, bytes);
     if (at == a->count) {
-        const gvm_status status = extend(a, bytes, reserved);
+        const gvm_status status = extend(a, bytes);
 
         if (status != GVM_OK)
             return status;
@@ -123,7 +136,7 @@ static gvm_status allocate_locked(arena *a, uint64_t bytes, uint64_t *offset, bo
         const range rest = {*offset + bytes, a->ranges[at].bytes - bytes, false};
 
         if (!insert(a, at + 1, rest))
-            return GVM_E_NOMEM;
+            return refuse_range();
         a->ranges[at].bytes = bytes;
     }
     a->ranges[at].used = true;
@@ -149,12 +162,12 @@ static void free_locked(arena *a, uint64_t offset)
     }
 }
 
-static gvm_status allocate(arena *a, uint64_t bytes, uint64_t *offset, bool *reserved)
+static gvm_status allocate(arena *a, uint64_t bytes, uint64_t *offset)
 {
     gvm_status status;
 
     pthread_mutex_lock(&a->lock);
-    status = allocate_locked(a, bytes, offset, reserved);
+    status = allocate_locked(a, bytes, offset);
     pthread_mutex_unlock(&a->lock);
     return status;
 }
@@ -170,11 +183,10 @@ __attribute__((visibility("default"))) void gvmem_arena_free(void *address, ssiz
 void *gvmem_arena_alloc(ssize_t bytes, int ordinal, void *stream)
 {
     uint64_t offset;
-    bool reserved;
 
     (void)stream;
     if (current == NULL || ordinal != current->owner->ordinal || bytes < 0 ||
-        allocate(current, (uint64_t)bytes, &offset, &reserved) != GVM_OK)
+        allocate(current, (uint64_t)bytes, &offset) != GVM_OK)
         return NULL;
     return current->address + offset;
 }
@@ -264,17 +276,11 @@ static PyObject *alloc(PyObject *self, PyObject *arguments)
     arena *a = (arena *)self;
     uint64_t bytes, offset;
     gvm_status status;
-    bool reserved;
 
     if (!PyArg_ParseTuple(arguments, "O&", get_u64, &bytes))
         return NULL;
-    WITHOUT_GIL(status = allocate(a, bytes, &offset, &reserved));
-    if (status == GVM_OK)
-        return PyLong_FromUnsignedLongLong(offset);
-    if (reserved)
-        return raise_status();
-    return PyErr_Format(PyExc_MemoryError, "%llu bytes do not fit the %llu bytes that are reserved",
-                        (unsigned long long)bytes, (unsigned long long)a->reserve_bytes);
+    WITHOUT_GIL(status = allocate(a, bytes, &offset));
+    return status == GVM_OK ? PyLong_FromUnsignedLongLong(offset) : raise_status();
 }
 
 /* Waits for work that may use it. */

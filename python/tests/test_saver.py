@@ -238,6 +238,17 @@ def test_functions_for_allocators_use_the_region_of_the_thread(saver):
         _gvmem.enter_arena(1)
 
 
+def test_allocation_says_why_there_is_no_room(keeper, saver):
+    with saver.region("a") as region, pytest.raises(FileNotFoundError):
+        keeper.open("/absent")
+    region._arena.pause(True)  # as pause() does just before another thread allocates
+    with pytest.raises(MemoryError, match="5 bytes cannot be allocated while the region is paused"):
+        region.alloc(5)
+    region._arena.pause(False)
+    with pytest.raises(MemoryError, match="do not fit"):
+        region.alloc(2**40)
+
+
 def test_region_that_is_closed_while_a_thread_allocates_from_it_gives_nothing(keeper, saver):
     library = ctypes.CDLL(_gvmem.__file__)
     library.gvmem_arena_alloc.restype = ctypes.c_void_p
