@@ -5,6 +5,7 @@ together from several batches, are made anew.
 """
 from __future__ import annotations
 
+import ctypes
 import re
 import struct
 from array import array
@@ -89,21 +90,23 @@ def _view(name: str, data: Any) -> tuple[Any, str]:
     """The values of an array in memory of the CPU, next to each other, and their format. The view's own is another for "e",
     which memoryview.cast() does not have before Python 3.12.
     """
+    code = ""
     try:
         view = memoryview(data)
     except TypeError:
         if not hasattr(data, "__dlpack__"):
             raise TypeError(f'column "{name}": {type(data).__name__} has no buffer, DLPack or Arrow interface') from None
-        view = _view_of_dlpack(name, data)
+        view, code = _view_of_dlpack(name, data)
     except (ValueError, BufferError) as error:
         raise TypeError(f'column "{name}": {error}') from None
-    code = view.format.lstrip("@=<")
+    code = code or view.format.lstrip("@=<")
     if view.c_contiguous and view.format == code or not view.nbytes or len(code) != 1:
         return view, code
     return memoryview(view.tobytes()).cast("H" if code == "e" else code, view.shape), code
 
 
-def _view_of_dlpack(name: str, data: Any) -> Any:
+def _view_of_dlpack(name: str, data: Any) -> tuple[Any, str]:
+    """It and its format, which is not the view's own if there are no values in several dimensions."""
     try:
         capsule = data.__dlpack__(max_version=(1, 0))
     except TypeError:
@@ -112,7 +115,15 @@ def _view_of_dlpack(name: str, data: Any) -> Any:
     if (code, bits) not in _DLPACK:
         raise TypeError(f'column "{name}": values of {bits} bits of DLPack\'s type {code} have no type in SQL')
     view: Any = memoryview(memory)
-    return view.cast(_DLPACK[code, bits], shape) if view.nbytes else view.cast(_DLPACK[code, bits])
+    found = _DLPACK[code, bits]
+    if view.nbytes:
+        return view.cast(found, shape), found
+    if len(shape) == 1:
+        return view.cast(found), found
+    empty: Any = ctypes.c_uint8
+    for length in reversed(shape):
+        empty = empty * length
+    return memoryview(empty()), found
 
 
 def _formats_of(name: str, view: Any, code: str) -> tuple[str, str]:

@@ -65,6 +65,9 @@ static bool is_contiguous(const dl_tensor *tensor)
 {
     int64_t stride = 1;
 
+    for (int32_t i = 0; i < tensor->ndim; i++)
+        if (tensor->shape[i] == 0)
+            return true;
     for (int32_t i = tensor->ndim - 1; tensor->strides != NULL && i >= 0; i--) {
         if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
             return false;
@@ -89,7 +92,7 @@ static PyObject *make_numbers(const int64_t *numbers, int32_t count)
 /* (memory, code, bits, shape) */
 static PyObject *take_tensor(PyObject *capsule, const dl_tensor *tensor)
 {
-    int64_t bytes = tensor->dtype.bits / 8;
+    uint64_t bytes = tensor->dtype.bits / 8; /* with a length of 0 it may wrap before */
     PyObject *shape, *result = NULL;
 
     if (tensor->device.type != DL_CPU && tensor->device.type != DL_CUDA_HOST)
@@ -100,7 +103,7 @@ static PyObject *take_tensor(PyObject *capsule, const dl_tensor *tensor)
         return PyErr_Format(PyExc_BufferError, "the values are not next to each other");
     shape = make_numbers(tensor->shape, tensor->ndim);
     for (int32_t i = 0; i < tensor->ndim; i++)
-        bytes *= tensor->shape[i];
+        bytes *= (uint64_t)tensor->shape[i];
     if (shape != NULL)
         result = Py_BuildValue(
             "(NiiO)",

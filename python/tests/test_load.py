@@ -150,6 +150,9 @@ def test_array_of_an_object_arrives_by_dlpack_and_buffer(cursor, keeper):
             assert load(cursor, x=a, y=Tensor(a)) == {"x": ("g", [0, 1, 2, 3]), "y": ("g", [0, 1, 2, 3])}
     assert load(cursor, x=Tensor(numpy.arange(3)))["x"] == ("l", [0, 1, 2])
     assert load(cursor, x=Tensor(numpy.arange(0)))["x"] == ("l", [])
+    assert load(cursor, x=Tensor(numpy.zeros((0, 16), "u1")), y=Tensor(numpy.zeros((4, 2), "f4")[::-1][:0])) == {"x": ("w:16", []), "y": ("+w:2f", [])}
+    with pytest.raises(TypeError, match="2 dimensions"):
+        gvmem.load(cursor, "t", {"x": Tensor(numpy.zeros((3, 0), "f4"))})
     with pytest.raises(BufferError, match="not next to each other"):
         gvmem.load(cursor, "t", {"x": Tensor(numpy.arange(6)[::2])})
 
