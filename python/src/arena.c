@@ -191,27 +191,67 @@ void *gvmem_arena_alloc(ssize_t bytes, int ordinal, void *stream)
     return current->address + offset;
 }
 
-/* Waits for the work of this process on the GPU, as cudaFree() does, on which callers rely. */
+static arena *find_arena_locked(const char *address, uint64_t *offset)
+{
+    arena *a = arenas;
+
+    while (a != NULL && (address < a->address || address >= a->address + a->reserve_bytes))
+        a = a->next;
+    *offset = a == NULL ? 0 : (uint64_t)(address - a->address);
+    return a;
+}
+
+static void wait_for_device(int32_t ordinal)
+{
+    gvm_device *device;
+    gvm_status waited;
+
+    if (gvm_device_open(ordinal, &device) != GVM_OK)
+        return;
+    waited = gvm_device_synchronize(device);
+    (void)waited; /* in a context that is lost nothing runs */
+    gvm_device_close(device);
+}
+
+/* Waits for the work of this process on the GPU, as cudaFree() does, on which callers rely; without the locks. */
 void gvmem_arena_free(void *address, ssize_t bytes, int ordinal, void *stream)
 {
+    int32_t own_ordinal = 0;
+    uint64_t offset;
+    arena *a;
+
     (void)bytes;
     (void)ordinal;
     (void)stream;
     pthread_mutex_lock(&arenas_lock);
-    for (arena *a = arenas; a != NULL; a = a->next) {
-        const uint64_t offset = (uint64_t)((char *)address - a->address);
-        gvm_status waited;
-
-        if ((char *)address < a->address || offset >= a->reserve_bytes)
-            continue;
-        waited = gvm_device_synchronize(a->owner->device);
-        (void)waited; /* in a context that is lost nothing runs */
+    a = find_arena_locked(address, &offset);
+    if (a != NULL)
+        own_ordinal = a->owner->ordinal;
+    pthread_mutex_unlock(&arenas_lock);
+    if (a == NULL)
+        return;
+    wait_for_device(own_ordinal);
+    pthread_mutex_lock(&arenas_lock);
+    if (find_arena_locked(address, &offset) == a) { /* it is still there */
         pthread_mutex_lock(&a->lock);
         free_locked(a, offset);
         pthread_mutex_unlock(&a->lock);
-        break;
     }
     pthread_mutex_unlock(&arenas_lock);
+}
+
+/* In a child made by fork(): threads that are not there may have the locks, and its parent's memory is not its own. */
+static void forget_all(void)
+{
+    pthread_mutex_init(&arenas_lock, NULL);
+    for (arena *a = arenas; a != NULL; a = a->next)
+        pthread_mutex_init(&a->lock, NULL);
+    arenas = NULL;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, forget_all);
 }
 
 /* ---- in Python */
@@ -258,9 +298,10 @@ static void dealloc(PyObject *self)
 
     Py_BEGIN_ALLOW_THREADS;
     pthread_mutex_lock(&arenas_lock);
-    while (*place != a)
+    while (*place != NULL && *place != a)
         place = &(*place)->next;
-    *place = a->next;
+    if (*place != NULL) /* not in a child made by fork() */
+        *place = a->next;
     pthread_mutex_unlock(&arenas_lock);
     Py_END_ALLOW_THREADS;
     pthread_mutex_destroy(&a->lock);

@@ -2,6 +2,8 @@
 import ctypes
 import gc
 import random
+import subprocess
+import sys
 import threading
 import time
 
@@ -11,6 +13,7 @@ import pytest
 import gvmem
 from conftest import DEVICE_BUDGET, MIB
 from gvmem import _gvmem
+from test_buffer import streams  # noqa: F401: a fixture
 
 
 @pytest.fixture
@@ -261,6 +264,59 @@ def test_region_that_is_closed_while_a_thread_allocates_from_it_gives_nothing(ke
         finally:
             _gvmem.enter_arena(before)
     assert keeper.objects() == []
+
+
+def test_free_that_waits_for_the_gpu_keeps_nobody_waiting(keeper, saver, streams):  # noqa: F811
+    go, made = threading.Event(), threading.Event()
+    with saver.region("a") as region:
+        parts = [region.alloc(MIB)]
+    streams[0].call_back(lambda: go.wait(20))
+    freer = threading.Thread(target=parts.clear)
+    freer.start()
+    while parts:
+        time.sleep(0.001)
+    freer.join(0.1)
+    maker = threading.Thread(target=lambda: (saver._find("b", False), made.set()))  # has an arena of its own
+    maker.start()
+    made.wait(10)
+    assert made.is_set() and freer.is_alive()
+    go.set()
+    freer.join(20)
+    maker.join(20)
+    assert region.used == 0
+
+
+def test_child_by_fork_frees_nothing_and_ends_well(server):
+    program = """
+import ctypes, os, signal, sys, threading, gvmem
+saver = gvmem.Saver(sys.argv[1])
+with saver.region("a") as region:
+    parts = [region.alloc(1 << 20), region.alloc(1 << 20)]
+driver, context, go = ctypes.CDLL(gvmem.driver().path), ctypes.c_void_p(), threading.Event()
+call_back = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: go.wait(20))
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == driver.cuCtxSetCurrent(context) == 0
+assert driver.cuLaunchHostFunc(None, call_back, None) == 0
+freer = threading.Thread(target=parts.pop)
+freer.start()
+freer.join(0.1)  # it waits
+pid = os.fork()
+if pid == 0:
+    signal.alarm(15)
+    parts.clear()
+    try:
+        region.alloc(1)
+        os._exit(2)
+    except gvmem.errors.Foreign:
+        pass
+    del region, saver
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert not go.is_set()
+go.set()
+freer.join()
+assert region.used == 1 << 20
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program, server.path], check=True, timeout=60)
 
 
 def test_close_gives_everything_back(keeper):
