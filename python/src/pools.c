@@ -81,6 +81,13 @@ gvm_status pools_check_device(int device)
                : gvm_error_set(GVM_E_NODEVICE, "there is no GPU %d", device);
 }
 
+static uint64_t chosen_limit(void)
+{
+    if (chosen.limit_bytes == 0)
+        return GVM_BYTES_UNLIMITED;
+    return chosen.limit_bytes == GVM_BYTES_NONE ? 0 : chosen.limit_bytes;
+}
+
 static gvm_status open_device_locked(int ordinal)
 {
     device_state *d = &pools_devices[ordinal];
@@ -92,9 +99,7 @@ static gvm_status open_device_locked(int ordinal)
     status = gvm_device_open(ordinal, &device);
     if (status != GVM_OK)
         return status;
-    d->limit_bytes = chosen.limit_bytes == 0                ? GVM_BYTES_UNLIMITED
-                     : chosen.limit_bytes == GVM_BYTES_NONE ? 0
-                                                            : chosen.limit_bytes;
+    d->limit_bytes = chosen_limit();
     d->first.device = ordinal;
     d->first.users = 1;
     d->device = device;
@@ -842,6 +847,7 @@ static int pool_set_limit(int device, uint64_t bytes)
         return (int)status;
     pthread_mutex_lock(&pools_lock);
     status = open_device_locked(device);
+    bytes = bytes < chosen_limit() ? bytes : chosen_limit();
     if (status == GVM_OK)
         pools_devices[device].limit_bytes = bytes;
     pthread_mutex_unlock(&pools_lock);

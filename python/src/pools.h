@@ -97,9 +97,10 @@ typedef struct pool_calls {
     int (*retain)(int device, pool_id id);
     int (*release)(int device, pool_id id);
     int (*users)(int device, pool_id id);
-    int (*trim)(int device, pool_id id);          /* device -1: all; of {0, 0}: of all pools */
-    int (*set_limit)(int device, uint64_t bytes); /* of all its pools together */
-    int (*grant)(int device, int peer);           /* the peer reaches what is the device's */
+    int (*trim)(int device, pool_id id); /* device -1: all; of {0, 0}: of all pools */
+    int (*set_limit)(int device,
+                     uint64_t bytes); /* of all its pools together, within what pools_choose() has said */
+    int (*grant)(int device, int peer); /* the peer reaches what is the device's */
     int (*stats)(int device, pool_stats *out);
     int (*reset_peaks)(int device);
     int (*reset_counts)(int device);
