@@ -37,12 +37,21 @@ PyObject *heap_create(PyObject *Py_UNUSED(module), PyObject *arguments)
 /* The text as the library keeps it; NULL without one, or with an exception. */
 static const char *find_tag(PyObject *tag)
 {
+    const char *text;
     PyObject *kept;
+    Py_ssize_t length;
 
     if (tag == Py_None)
         return NULL;
     if (!PyUnicode_Check(tag)) {
         PyErr_Format(PyExc_TypeError, "%R is no text for a tag", tag);
+        return NULL;
+    }
+    text = PyUnicode_AsUTF8AndSize(tag, &length);
+    if (text == NULL)
+        return NULL;
+    if ((size_t)length != strlen(text)) {
+        PyErr_Format(PyExc_ValueError, "the tag %R has a character NUL", tag);
         return NULL;
     }
     if (tags == NULL && (tags = PyDict_New()) == NULL)

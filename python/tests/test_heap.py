@@ -194,7 +194,7 @@ def test_heap_of_nonsense_is_refused(arguments):
 
 @pytest.mark.parametrize("arguments", [
     {"size": 0}, {"size": -1}, {"size": 2**64}, {"size": 2**62}, {"size": "x"}, {"size": 1.5}, {"size": None}, {"size": 1, "tag": 5}, {"size": 1, "tag": b"x"},
-    {"size": 1, "stream": "x"}, {"size": 1, "stream": -1}, {"size": 1, "tag": "\udc80"}, {"size": 200 * MIB + 2**30},
+    {"size": 1, "stream": "x"}, {"size": 1, "stream": -1}, {"size": 1, "tag": "\udc80"}, {"size": 1, "tag": "a\0b"}, {"size": 200 * MIB + 2**30},
 ])
 def test_block_of_nonsense_is_refused(heap, arguments):
     with pytest.raises((ValueError, TypeError, OverflowError, gvmem.Error)):
