@@ -61,7 +61,7 @@ def milliseconds(timeout: Optional[float]) -> int:
         return _gvmem.FOREVER
     if not timeout >= 0:
         raise ValueError(f"{timeout!r} is no time-out in seconds")
-    return min(math.ceil(timeout * 1000), _MS_MAX) if math.isfinite(timeout) else _gvmem.FOREVER
+    return _gvmem.FOREVER if timeout == math.inf else math.ceil(min(timeout * 1000, _MS_MAX))
 
 
 def run_with_lease(handle: Any, mode: int, timeout: Optional[float], call: Callable[[int], Any], moving: bool = False) -> Any:
