@@ -868,6 +868,7 @@ static gvm_status grant_one(const pool *p, gvm_heap *heap, void *arg)
 static int pool_grant(int device, int peer)
 {
     gvm_status status = pools_check_device(device);
+    bool before;
 
     if (status == GVM_OK)
         status = pools_check_device(peer);
@@ -875,12 +876,16 @@ static int pool_grant(int device, int peer)
         return (int)status;
     pthread_mutex_lock(&pools_lock);
     status = open_device_locked(device);
-    pools_devices[device].granted[peer] = status == GVM_OK;
+    before = pools_devices[device].granted[peer];
+    pools_devices[device].granted[peer] = before || status == GVM_OK;
     pthread_mutex_unlock(&pools_lock);
     if (status == GVM_OK)
         status = pools_for_heaps(device, (pool_id){0, 0}, true, grant_one, &peer);
-    if (status != GVM_OK)
-        pools_devices[device].granted[peer] = false;
+    if (status != GVM_OK) {
+        pthread_mutex_lock(&pools_lock);
+        pools_devices[device].granted[peer] = before;
+        pthread_mutex_unlock(&pools_lock);
+    }
     return (int)status;
 }
 

@@ -203,6 +203,17 @@ GVM_API gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes, const
     return call(heap, size_bytes, tag, stream, out_ptr);
 }
 
+static atomic_bool grants_fail;
+
+/* Likewise. */
+GVM_API gvm_status gvm_heap_grant(gvm_heap *heap, gvm_device *peer, gvm_access access)
+{
+    gvm_status (*call)(gvm_heap *, gvm_device *, gvm_access);
+
+    *(void **)&call = dlsym(loaded, "gvm_heap_grant");
+    return atomic_load(&grants_fail) ? GVM_E_DRIVER : call(heap, peer, access);
+}
+
 static int takes_of_thread(void *thread, void *stream)
 {
     (void)stream;
@@ -858,6 +869,9 @@ static int use_two_devices(void *arg)
     CHILD_EXPECT((early = capture_block()) != NULL && access_of(early, 1) == 0);
     CHILD_EXPECT((there = take(1 << 20, 1, NULL)) != NULL);
     CHILD_EXPECT(calls->grant(0, 1) == 0 && calls->grant(1, 0) == 0 && calls->grant(0, 0) == 0);
+    atomic_store(&grants_fail, true); /* of one that is there already: it stays */
+    CHILD_EXPECT(calls->grant(0, 1) != 0);
+    atomic_store(&grants_fail, false);
     CHILD_EXPECT((late = capture_block()) != NULL);
     CHILD_EXPECT(access_of(here, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CHILD_EXPECT(access_of(there, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
