@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <unordered_map>
 
@@ -400,14 +401,23 @@ class Allocator final : public CUDAAllocator {
             Allocator *self;
             SnapshotInfo info;
             const void *range = nullptr;
+            std::exception_ptr failure;
         } walk{this, {}};
         check(pools->walk(number(id), [](void *arg, const pool_extent *extent) {
             auto &w = *static_cast<Walk *>(arg);
-            if (w.info.segments.empty() || w.range != extent->range || extent->address == extent->range)
-                w.info.segments.push_back(segment_of(*extent));
-            w.range = extent->range;
-            add_block(w.info.segments.back(), *extent, w.self->history_.context_of(extent->address));
+            if (w.failure)
+                return;
+            try {
+                if (w.info.segments.empty() || w.range != extent->range || extent->address == extent->range)
+                    w.info.segments.push_back(segment_of(*extent));
+                w.range = extent->range;
+                add_block(w.info.segments.back(), *extent, w.self->history_.context_of(extent->address));
+            } catch (...) { /* through C, which has a list and a pool in use, none may go */
+                w.failure = std::current_exception();
+            }
         }, &walk));
+        if (walk.failure)
+            std::rethrow_exception(walk.failure);
         walk.info.device_traces.resize(static_cast<size_t>(std::max(device_count_, 1)));
         if (include_traces)
             history_.write(walk.info.device_traces, id);
