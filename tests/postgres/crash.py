@@ -364,9 +364,9 @@ class Limits:
         self._wait_objects(server, 4)  # one is the pack
         session = server.session()
         session.sql("BEGIN; " + text.format(fails - 300))  # the rows of the flush before the one that failed
+        session.sql("DO $$ BEGIN PERFORM max(t) FROM ft; EXCEPTION WHEN out_of_memory THEN NULL; END $$")  # waits for them
         server.sql("DROP FOREIGN TABLE ballast")
         self._wait_objects(server, 4)  # one is the pack
-        session.sql("DO $$ BEGIN PERFORM max(t) FROM ft; EXCEPTION WHEN out_of_memory THEN NULL; END $$")
         session.begin("COMMIT")
         expect(session.error(), "53200", "SQLSTATE")
         expect(count(server), 0, "rows")
