@@ -31,7 +31,6 @@ export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 
 passed=0 failed=0 logs='' summary=''
-processes=$(($(nproc) * 3 / 2)) # tests at a time: half of what they do is waiting
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
@@ -68,8 +67,7 @@ tests() { # NAME FOLDER MESON-TEST-ARGUMENTS...: tests count by their cases
     printf '\n==== %s\n' "$tests_name"
     base=check-$(printf '%s' "$tests_name" | tr -c 'a-z0-9\n' '-')
     rm -f "$folder/meson-logs/$base"*
-    meson test -C "$folder" --no-rebuild --print-errorlogs --logbase "$base" --num-processes "$processes" \
-        --timeout-multiplier 2 "$@"
+    meson test -C "$folder" --no-rebuild --print-errorlogs --logbase "$base" "$@"
     code=$?
     for log in "$folder/meson-logs/$base"*.json; do :; done # meson adds the wrapper's name to the base
     if [ "$code" -eq 0 ] && [ -s "$log" ]; then
