@@ -241,15 +241,8 @@ def numba_kernels_use_objects(keeper):
 
 
 def numba_waits_for_the_stream_of_an_array(_):
-    busy = cupy.random.rand(4096, 4096, dtype="f4")
     with gvmem.Buffer(64 * MIB) as buffer:
-        buffer.fill(b"\0")
-        writer = cupy.cuda.Stream(non_blocking=True)
-        with writer:
-            for _ in range(50):
-                busy @ busy
-        buffer.fill(numpy.float32(1), 0, 64 * MIB, stream=writer)
-        a = buffer.array("f4", COUNT, stream=writer)
+        a, writer = array_that_is_being_filled(buffer)
         assert not writer.done
         reader = numba.cuda.stream()
         adding_kernel()[COUNT // 256, 256, reader](numba.cuda.as_cuda_array(a), 1)
@@ -302,18 +295,22 @@ def buffer_is_used_by_each_protocol(_):
     assert float(tensor.sum()) == 2 * MIB  # it keeps the memory
 
 
-def consumers_wait_for_the_stream_of_an_array(_):
-    """The writer is slow: a consumer whose stream did not wait would read what was there before."""
+def array_that_is_being_filled(buffer):
+    """With ones, behind slow work of the stream that is returned: a consumer whose stream did not wait would read zeros."""
     busy = cupy.random.rand(4096, 4096, dtype="f4")
+    buffer.fill(b"\0")
+    writer = cupy.cuda.Stream(non_blocking=True)
+    with writer:
+        for _ in range(50):
+            busy @ busy
+    buffer.fill(numpy.float32(1), 0, 4 * COUNT, stream=writer)
+    return buffer.array("f4", COUNT, stream=writer), writer
+
+
+def consumers_wait_for_the_stream_of_an_array(_):
     with gvmem.Buffer(64 * MIB) as buffer:
         for consume in ("cupy", "torch"):
-            buffer.fill(b"\0")
-            writer = cupy.cuda.Stream(non_blocking=True)
-            with writer:
-                for _ in range(50):
-                    busy @ busy
-            buffer.fill(numpy.float32(1), 0, 64 * MIB, stream=writer)
-            a = buffer.array("f4", 16 * MIB, stream=writer)
+            a, writer = array_that_is_being_filled(buffer)
             assert a.__cuda_array_interface__["stream"] == writer.ptr and not writer.done
             if consume == "cupy":
                 reader = cupy.cuda.Stream(non_blocking=True)

@@ -37,10 +37,10 @@ def read(server, *names):
     return gvmem.Table(server.sql("SELECT gstore_export('ft')")).read(*names)
 
 
-def expect_gone(server):
-    """No lease is left: the table's memory can be written by SQL, and goes."""
+def expect_released(lease):
+    """Arrays that were made of the columns are gone, and the lease with them."""
     gc.collect()
-    server.sql("BEGIN; UPDATE ft SET i = i + 1 WHERE i < 10; ROLLBACK")
+    expect((lease.released, lease.exports), (True, 0), "the lease is given back, and consumers")
 
 
 @group()
@@ -50,26 +50,30 @@ class Columns:
         server.sql(f"INSERT INTO ft SELECT i, i / 8.0, CASE WHEN i % 7 > 0 THEN i END, ARRAY[i, i + 1] FROM generate_series(1, {ROWS}) i")
 
     def cupy_computes_what_sql_does(self, server):
-        with read(server, "i", "f") as columns:
+        lease = read(server, "i", "f")
+        with lease as columns:
             i, f = cupy.asarray(columns["i"].data), cupy.from_dlpack(columns["f"].data)
             expect(i.data.ptr, columns["i"].data.address, "place")
             total = float((i * f).sum())
-            del i, f
+            del columns
+        expect(lease.released, False, "the lease is given back before its arrays are gone")
+        del i, f
         expect(total, float(server.sql("SELECT sum(i * f) FROM ft")), "sum of products")
-        expect_gone(server)
+        expect_released(lease)
 
     def torch_computes_what_sql_does(self, server):
         torch = need("torch")
-        with read(server, "f") as columns:
+        lease = read(server, "f")
+        with lease as columns:
             try:
                 tensor = torch.from_dlpack(columns["f"].data)
             except (BufferError, RuntimeError) as error:
                 raise Skipped(f"PyTorch {torch.__version__} refuses what is read-only: {error}") from None
             expect((tensor.data_ptr(), tensor.dtype), (columns["f"].data.address, torch.float64), "place and type")
             total = float(tensor.sum())
-            del tensor
+            del tensor, columns
         expect(total, float(server.sql("SELECT sum(f) FROM ft")), "sum")
-        expect_gone(server)
+        expect_released(lease)
 
     def numba_computes_what_sql_does(self, server):
         """A kernel of its own, which looks at the bitmap of what is not NULL."""
@@ -83,15 +87,18 @@ class Columns:
                 cuda.atomic.add(total, 0, values[row])
 
         total = cuda.to_device(numpy.zeros(1, "i8"))
-        with read(server, "n") as columns:
+        lease = read(server, "n")
+        with lease as columns:
             add[(ROWS + 255) // 256, 256](columns["n"].data, columns["n"].validity, total)
             cuda.synchronize()
+            del columns
         expect(int(total.copy_to_host()[0]), int(server.sql("SELECT sum(n) FROM ft")), "sum without NULLs")
-        expect_gone(server)
+        expect_released(lease)
 
     def nanoarrow_takes_columns_where_they_are(self, server):
         device = need("nanoarrow.device")
-        with read(server, "i", "n", "v") as columns:
+        lease = read(server, "i", "n", "v")
+        with lease as columns:
             for name in ("i", "n", "v"):
                 column = columns[name]
                 array = device.c_device_array(column)
@@ -99,7 +106,8 @@ class Columns:
                 places = [part.address if part is not None else 0 for part in (column.validity, column.offsets if name == "v" else column.data)]
                 expect(list(array.array.buffers), places, f"{name}: buffers")
                 del array, column
-        expect_gone(server)
+            del columns
+        expect_released(lease)
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ static void request_is_granted_where_chunks_cannot_be_brought_in(void **state)
 
 /* ---- what moves just then */
 
-/* /x has the device, all of /y is on the host. */
-static void start_full(fixture *w, actor **a, uint32_t *y)
+/* /x has the device, from which so many of its four chunks move; all of /y is on the host. */
+static void start_moving(fixture *w, actor **a, uint32_t *y, uint64_t chunks)
 {
     uint32_t x = 0;
 
@@ -87,6 +87,7 @@ static void start_full(fixture *w, actor **a, uint32_t *y)
     (*a)->create_flags = 0;
     assert_int_equal(chunks_there(w, *a, x), 4);
     w->hold_jobs = true;
+    begin_evict_bytes(w, *a, "/x", chunks * CHUNK);
 }
 
 static void hot_request_waits_for_what_moves_just_then(void **state)
@@ -99,8 +100,7 @@ static void hot_request_waits_for_what_moves_just_then(void **state)
         actor *a;
         uint32_t y = 0;
 
-        start_full(&w, &a, &y);
-        begin_evict_bytes(&w, a, "/x", chunks * CHUNK);
+        start_moving(&w, &a, &y, chunks);
         ask_with_hint(&w, a, y, modes[chunks % 2], GVM_HINT_HOT, -1);
         assert_false(granted(a));
         assert_int_equal(w.job_count, chunks); /* no copy of /y for less than it can have */
@@ -119,8 +119,7 @@ static void request_without_hint_does_not_wait_for_what_moves(void **state)
     uint32_t y = 0;
 
     (void)state;
-    start_full(&w, &a, &y);
-    begin_evict_bytes(&w, a, "/x", CHUNK);
+    start_moving(&w, &a, &y, 1);
     ask(&w, a, y, GVM_LEASE_READ, -1);
     assert_true(granted(a));
     take(&w, a, y, GVM_LEASE_READ);
@@ -134,8 +133,7 @@ static void hot_request_waits_for_moves_no_longer_than_it_may(void **state)
     uint32_t y = 0;
 
     (void)state;
-    start_full(&w, &a, &y);
-    begin_evict_bytes(&w, a, "/x", CHUNK);
+    start_moving(&w, &a, &y, 1);
     ask_with_hint(&w, a, y, GVM_LEASE_WRITE, GVM_HINT_HOT, 0); /* who cannot wait has what there is */
     assert_true(granted(a));
     take(&w, a, y, GVM_LEASE_WRITE);
@@ -195,8 +193,7 @@ static void object_that_is_closed_awaits_no_move(void **state)
     uint32_t y = 0;
 
     (void)state;
-    start_full(&w, &a, &y);
-    begin_evict_bytes(&w, a, "/x", CHUNK);
+    start_moving(&w, &a, &y, 1);
     ask_with_hint(&w, a, y, GVM_LEASE_READ, GVM_HINT_HOT, -1);
     drop_object(&w, a, "/y");
     close_slot(&w, a, y);
