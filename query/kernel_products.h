@@ -171,6 +171,12 @@ typedef struct limit {
 /* If the squares of a row or query add up to this or more, sums of its products may overflow: no pair of it is skipped. */
 #define SQUARE_MOST 1e37
 
+/* Nor if the root of the sum is wrong, which lacks squares that are too small for a float. */
+GVM_DEVICE int has_limit(const gquery_nearest *p, double square)
+{
+    return square < SQUARE_MOST && !(p->metric == GQUERY_COSINE && square < p->count * TERM_LEAST);
+}
+
 /* What the error of a product is at most, as a share of the sum of both squares, and more. The error of a sum of n
  * products of floats is at most n * 2^-24 of the sum of their magnitudes; the product has one, the square of the
  * row, and the distance that add_one() finds. */
@@ -190,7 +196,7 @@ GVM_DEVICE limit limit_of_row(const gquery_nearest *p, double square)
     case GQUERY_INNER: break;
     default: least += square / 2; /* GQUERY_L2, GQUERY_HAMMING */
     }
-    of.least = (float)(square < SQUARE_MOST ? least : -INFINITY);
+    of.least = (float)(has_limit(p, square) ? least : -INFINITY);
     return of;
 }
 
@@ -210,7 +216,7 @@ GVM_DEVICE limit limit_of_query(const gquery_nearest *p, double square, double m
     case GQUERY_L2: least += (square - most * most) / 2; break;
     default: least += (square - most) / 2 - error_of(p); /* GQUERY_HAMMING */
     }
-    of.least = (float)(square < SQUARE_MOST ? least : -INFINITY);
+    of.least = (float)(has_limit(p, square) ? least : -INFINITY);
     return of;
 }
 
@@ -239,11 +245,7 @@ GVM_DEVICE_RARE void append_candidate(const gquery_nearest *p, uint64_t row, uin
         return;
     for (at = 0; at < units; at++)
         add_one(elements, p->metric, &s, values, point, at);
-    s.d = s.f;
-    s.d_square = s.f_square;
-    append_pair(
-        p, row, query,
-        distance_of(elements, p->metric, &s, ((const double *)(uintptr_t)p->query_squares)[query]));
+    append_distance(p, elements, p->metric, row, query, s);
 }
 
 GVM_DEVICE void append_products(const gquery_nearest *p, uint32_t elements, const products *s,

@@ -1,7 +1,8 @@
 /* Exact search: distances of rows of one length from a query, and the first entries of a list in their order.
  *
  * A row is read by so many threads that each has a part of 16 bytes at a time; their sums are added up in a fixed
- * order. Floats are summed as floats by each thread, and by all as doubles.
+ * order. Floats are summed as floats by each thread, and by all as doubles; where such sums are out of range, all of
+ * it is summed as doubles once more.
  */
 #include <gvmem/device/kernel.h>
 
@@ -152,6 +153,45 @@ GVM_DEVICE void add_word(uint32_t elements, uint32_t metric, sums *s, uint64_t w
     }
 }
 
+GVM_DEVICE int has_floats(uint32_t elements)
+{
+    return elements == GQUERY_ELEMENTS_F32 || elements == GQUERY_ELEMENTS_F16;
+}
+
+/* A term that is subnormal as a float is wrong by at most 2^-150. So a sum of this or more for each of its terms is wrong by no
+ * more than its rounding. */
+#define TERM_LEAST 0x1p-120
+
+/* Also if it is NaN. */
+GVM_DEVICE int is_out_of_range(double sum, double least)
+{
+    return !(fabs(sum) >= least && fabs(sum) < INFINITY);
+}
+
+/* Whether sums of floats lack what is too small or too large for a float: they are to be found by add_doubles(). */
+GVM_DEVICE int are_out_of_range(uint32_t elements, uint32_t metric, uint32_t count, const sums *s)
+{
+    const double least = metric == GQUERY_L1 ? 0 : count * TERM_LEAST; /* differences do not become subnormal */
+
+    return has_floats(elements) && (is_out_of_range(s->d, least) ||
+                                    (metric == GQUERY_COSINE && is_out_of_range(s->d_square, least)));
+}
+
+/* Of elements lane, lane + lanes ... of a row of floats. */
+GVM_DEVICE_RARE sums add_doubles(uint32_t elements, uint32_t metric, uint32_t count, const uint8_t *row,
+                                 const uint8_t *query, uint32_t lane, uint32_t lanes)
+{
+    sums s = {0, 0, 0, 0, 0, 0};
+    uint32_t i;
+
+    for (i = lane; i < count; i += lanes)
+        add_double(metric, &s,
+                   elements == GQUERY_ELEMENTS_F32 ? ((const float *)row)[i]
+                                                   : element_f16(((const uint16_t *)row)[i]),
+                   ((const float *)query)[i]);
+    return s;
+}
+
 GVM_DEVICE double distance_of(uint32_t elements, uint32_t metric, const sums *s, double query_square)
 {
     const double sum = elements == GQUERY_ELEMENTS_BITS ? s->bits : s->d;
@@ -265,8 +305,6 @@ GVM_DEVICE void add_up(const gquery_distance *p, uint32_t elements, uint32_t met
     const uint32_t all = gvm_warp_mask(), warp = gvm_warp_size();
     uint32_t step;
 
-    s->d += s->f;
-    s->d_square += s->f_square;
     for (step = 1; step < p->lanes; step *= 2) {
         if (elements == GQUERY_ELEMENTS_BITS)
             s->bits += gvm_warp_shuffle_xor_u32(all, s->bits, step, warp);
@@ -279,6 +317,22 @@ GVM_DEVICE void add_up(const gquery_distance *p, uint32_t elements, uint32_t met
     }
 }
 
+/* Of rows whose sums of floats are out of range; row: NULL behind the last one. All of the warp are here. */
+GVM_DEVICE void add_up_again(const gquery_distance *p, uint32_t elements, uint32_t metric, sums *s,
+                             const uint8_t *row, uint32_t lane)
+{
+    const int again = row != NULL && are_out_of_range(elements, metric, p->count, s);
+    sums exact = {0, 0, 0, 0, 0, 0};
+
+    if (!(p->lanes == 1 ? again : gvm_warp_any(gvm_warp_mask(), again)))
+        return;
+    if (again)
+        exact = add_doubles(elements, metric, p->count, row, bytes_at(p->query), lane, p->lanes);
+    add_up(p, elements, metric, &exact);
+    if (again)
+        *s = exact;
+}
+
 GVM_DEVICE void find_distances(const gquery_distance *p, uint32_t elements, uint32_t metric,
                                const query_view *query)
 {
@@ -288,11 +342,16 @@ GVM_DEVICE void find_distances(const gquery_distance *p, uint32_t elements, uint
 
     for (; base < p->limit; base += step) {
         const uint64_t row = base + gvm_lane() / p->lanes;
+        const uint8_t *values = bytes_at(p->values) + row * p->stride;
         sums s = {0, 0, 0, 0, 0, 0};
 
         if (row < p->limit)
-            add_row(p, elements, metric, &s, bytes_at(p->values) + row * p->stride, query, lane);
+            add_row(p, elements, metric, &s, values, query, lane);
+        s.d += s.f;
+        s.d_square += s.f_square;
         add_up(p, elements, metric, &s);
+        if (has_floats(elements))
+            add_up_again(p, elements, metric, &s, row < p->limit ? values : NULL, lane);
         if (row < p->limit && lane == 0)
             ((double *)(uintptr_t)p->out)[row - p->first] = distance_of(elements, metric, &s,
                                                                         p->query_square);
@@ -598,6 +657,20 @@ GVM_DEVICE void append_pair(const gquery_nearest *p, uint64_t row, uint64_t quer
     ((int64_t *)(uintptr_t)list->entries)[2 * place + 1] = entry[1];
 }
 
+/* The distance that follows from a pair's sums. */
+GVM_DEVICE void append_distance(const gquery_nearest *p, uint32_t elements, uint32_t metric,
+                                uint64_t row, uint64_t query, sums s)
+{
+    s.d += s.f;
+    s.d_square += s.f_square;
+    if (are_out_of_range(elements, metric, p->count, &s))
+        s = add_doubles(elements, metric, p->count, bytes_at(p->values) + row * p->stride,
+                        bytes_at(p->queries) + query * p->query_bytes, 0, 1);
+    append_pair(
+        p, row, query,
+        distance_of(elements, metric, &s, ((const double *)(uintptr_t)p->query_squares)[query]));
+}
+
 GVM_DEVICE void append_pairs(const gquery_nearest *p, uint32_t elements, uint32_t metric, sums *s,
                              const matrix *rows, const matrix *queries)
 {
@@ -612,14 +685,9 @@ GVM_DEVICE void append_pairs(const gquery_nearest *p, uint32_t elements, uint32_
         GVM_UNROLL
         for (k = 0; k < EACH; k++) {
             const uint64_t query = queries->first + x + p->side * k;
-            sums *sum = &s[i * EACH + k];
 
-            sum->d += sum->f;
-            sum->d_square += sum->f_square;
             if (counts && query < queries->limit)
-                append_pair(p, row, query,
-                            distance_of(elements, metric, sum,
-                                        ((const double *)(uintptr_t)p->query_squares)[query]));
+                append_distance(p, elements, metric, row, query, s[i * EACH + k]);
         }
     }
 }

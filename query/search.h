@@ -10,8 +10,8 @@
 
 /* What the elements of a column of fixed length are, and what they are summed as. */
 typedef enum gquery_elements {
-    GQUERY_ELEMENTS_F32,  /* float */
-    GQUERY_ELEMENTS_F16,  /* float */
+    GQUERY_ELEMENTS_F32, /* float; double where sums of floats are too small or too large for what they add */
+    GQUERY_ELEMENTS_F16,  /* the same */
     GQUERY_ELEMENTS_F64,  /* double */
     GQUERY_ELEMENTS_I16,  /* double */
     GQUERY_ELEMENTS_BITS, /* count is in bits; those behind the last one are 0 */
@@ -20,9 +20,9 @@ typedef enum gquery_elements {
 
 /* As pgvector defines them. Of bits the last two, of others the rest. */
 typedef enum gquery_metric {
-    GQUERY_L2,    /* <-> */
-    GQUERY_INNER, /* <#> negative inner product */
-    GQUERY_COSINE, /* <=> NaN if either is all zeros, or if the squares of floats add up to 0 as floats */
+    GQUERY_L2,      /* <-> */
+    GQUERY_INNER,   /* <#> negative inner product */
+    GQUERY_COSINE,  /* <=> NaN if either is all zeros */
     GQUERY_L1,      /* <+> */
     GQUERY_HAMMING, /* <~> */
     GQUERY_JACCARD, /* <%> 1 where no bit is in both */

@@ -94,6 +94,23 @@ EXECUTE nearest('{1,0}', 3);
 DEALLOCATE nearest;
 RESET plan_cache_mode;
 
+-- Elements whose squares and products are too small or too large for a real.
+CREATE TABLE eh (id int, r real[]);
+CREATE FOREIGN TABLE eg (id int, r real[] OPTIONS (length '3')) SERVER gstore_fdw;
+INSERT INTO eh SELECT i, ARRAY[(50 - i) * CASE WHEN i > 20 THEN 1e-24 ELSE 1e36 END, CASE WHEN i > 20 THEN 1e-24 ELSE 1e36 END, 0] FROM generate_series(1, 40) i;
+INSERT INTO eg SELECT * FROM eh;
+EXPLAIN (COSTS OFF) SELECT count(*) FROM eg WHERE r <-> '{0,0,0}' > 0;
+SELECT (SELECT count(*) FROM eg WHERE r <-> '{0,0,0}' > 0) AS gpu, (SELECT count(*) FROM eh WHERE r <-> '{0,0,0}' > 0) AS heap;
+SELECT (SELECT count(*) FROM eg WHERE r <-> '{1e36,0,0}' BETWEEN 3e37 AND 3.5e37) AS gpu, (SELECT count(*) FROM eh WHERE r <-> '{1e36,0,0}' BETWEEN 3e37 AND 3.5e37) AS heap;
+SELECT op, gpu, gpu = heap AS as_heap FROM (VALUES
+    ('<->', ARRAY(SELECT id FROM eg ORDER BY r <-> '{0,0,0}', id LIMIT 25), ARRAY(SELECT id FROM eh ORDER BY r <-> '{0,0,0}', id LIMIT 25)),
+    ('<#>', ARRAY(SELECT id FROM eg ORDER BY r <#> '{-1e-24,0,0}', id LIMIT 25), ARRAY(SELECT id FROM eh ORDER BY r <#> '{-1e-24,0,0}', id LIMIT 25)),
+    ('<#>', ARRAY(SELECT id FROM eg ORDER BY r <#> '{1e36,0,0}', id LIMIT 25), ARRAY(SELECT id FROM eh ORDER BY r <#> '{1e36,0,0}', id LIMIT 25)),
+    ('<=>', ARRAY(SELECT id FROM eg WHERE id > 20 ORDER BY r <=> '{0,1,0}', id LIMIT 15), ARRAY(SELECT id FROM eh WHERE id > 20 ORDER BY r <=> '{0,1,0}', id LIMIT 15)),
+    ('<+>', ARRAY(SELECT id FROM eg ORDER BY r <+> '{0,0,0}', id LIMIT 25), ARRAY(SELECT id FROM eh ORDER BY r <+> '{0,0,0}', id LIMIT 25))) v (op, gpu, heap);
+DROP FOREIGN TABLE eg;
+DROP TABLE eh;
+
 DROP FOREIGN TABLE dg, da;
 DROP TABLE dh;
 DROP OPERATOR ~~~ (smallint[], smallint[]);
