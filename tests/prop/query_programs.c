@@ -26,7 +26,11 @@
 #include "tests/lib/tap.h"
 #include "tests/prop/query_draw.h"
 
+#ifdef __SANITIZE_THREAD__ /* 5 minutes for as many as below */
+#define CASES 1000u
+#else
 #define CASES 3000u
+#endif
 #define BLOCKS_MAX 6u
 #define SHARED_BYTES (48u << 10) /* of a block, but for programs with large stacks */
 #define CANARIES 8u
