@@ -116,6 +116,8 @@ state_of_floats(const gstore_accumulator *a, int64 count, const uint64 *state)
 	sum = (a->wanted & 1u << GQUERY_SUM_F64) != 0 ? float_sum_of(a, state)
 												  : values[1] * (double) count + values[2];
 	squares = values[3] - values[2] * values[2] / (double) count;
+	if (isfinite(squares) && isinf(sum))
+		float_overflow_error(); /* of numbers, as PostgreSQL adds them up, too */
 	if (!isfinite(squares))
 		squares = get_float8_nan();
 	return gstore_state_of_floats(count, sum, squares < 0 ? 0 : squares);

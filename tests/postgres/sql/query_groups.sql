@@ -165,6 +165,8 @@ CREATE FUNCTION six(float8) RETURNS numeric LANGUAGE sql IMMUTABLE AS 'SELECT ro
 SELECT same('SELECT six(var_pop(f8)), six(var_samp(f4)), six(variance(f8 + 1e6)), six(stddev(f8)), six(stddev_pop(f4)), six(stddev_samp(f8 / 3)), count(f8), sum(f8), avg(f8) FROM q WHERE k < 1000');
 SELECT same('SELECT k, six(var_pop(f8)), six(stddev(f4)), six(variance(f8) FILTER (WHERE b)), six(stddev_samp(f8 * 1000)) FROM q WHERE k < 1000 GROUP BY k ORDER BY k'), same('SELECT k2, six(stddev(f4)), six(avg(f4)::float8), count(*) FROM q WHERE k < 1000 GROUP BY k2 ORDER BY k2');
 SELECT same('SELECT stddev(f8), var_pop(f8) FROM q WHERE id = 1'), same('SELECT stddev(f8), var_pop(f8) FROM q WHERE id < 0'), same('SELECT var_pop(7.5::float8), stddev(0::float8), stddev(''-0''::float8) FROM q'), same('SELECT k, stddev(f8), var_pop(f8), count(f8) FROM q WHERE k > 999 GROUP BY k ORDER BY k'), same('SELECT stddev(f8 * 1e200) FROM q WHERE k < 1000');
+-- A sum that overflows is an error, also where all values are one.
+SELECT same('SELECT var_pop(1e308 + id * 0::float8) FROM q WHERE id < 10'), same('SELECT k % 2, stddev(1e308 + id * 0::float8) FROM q WHERE id < 30 GROUP BY 1'), same('SELECT var_pop(1e308 + id * 0::float8) FROM q WHERE id = 1');
 -- Decimals and uuid, which is two words: as keys, in an order, with DISTINCT.
 ALTER TABLE gh ADD n numeric(12, 2), ADD u uuid;
 UPDATE gh SET n = CASE WHEN id % 17 <> 0 THEN (id * 7919 % 2000 - 1000) / 8.0 END, u = CASE WHEN id % 19 <> 0 THEN md5((id % 40)::text)::uuid END;
