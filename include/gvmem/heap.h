@@ -288,6 +288,14 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, 
  * GVM_E_INVALID  the stream is being captured into a graph */
 GVM_API GVM_CHECKED gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
 
+/* The same, if the stream's work is over within timeout_ms. With GVM_TRY it looks once, by an event that it records then: a GPU takes some
+ * microseconds to pass one on a stream that has no work, so that wants a millisecond.
+ *
+ * GVM_E_TIMEOUT  the stream has work still: what belongs to it still does
+ * GVM_E_INVALID  the stream is being captured into a graph, or timeout_ms is below GVM_FOREVER */
+GVM_API GVM_CHECKED gvm_status gvm_heap_stream_end_within(gvm_heap *heap, gvm_stream stream,
+                                                          int timeout_ms);
+
 /* Gives memory that no live block uses back to the driver until at most keep_bytes of it are held:
  * shelves of all threads, what is kept idle, and what the process keeps of this heap's in its cache of free chunks (of a
  * heap with GVM_HEAP_UNSHARED gvm_device_trim() gives that back). Waits for streams that freed blocks, as long as it takes;

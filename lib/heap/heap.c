@@ -202,13 +202,23 @@ void gvm_heap_destroy(gvm_heap *handle)
 gvm_status gvm_heap_stream_end(gvm_heap *handle, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
-    gvm_heap *heap;
-    gvm_status status = gvmi_heap_hold(handle, &heap);
 
+    return gvm_heap_stream_end_within(handle, stream, GVM_FOREVER);
+}
+
+gvm_status gvm_heap_stream_end_within(gvm_heap *handle, gvm_stream stream, int timeout_ms)
+{
+    GVMI_UNCANCELLED;
+    const int64_t until_ns = timeout_ms == GVM_FOREVER ? GVMI_NEVER_NS : gvmi_deadline_ns(timeout_ms);
+    gvm_heap *heap;
+    gvm_status status = gvmi_check_timeout(timeout_ms);
+
+    if (status == GVM_OK)
+        status = gvmi_heap_hold(handle, &heap);
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    status = gvmi_heap_end_stream(heap, gvmi_stream_key(stream));
+    status = gvmi_heap_end_stream(heap, gvmi_stream_key(stream), until_ns);
     gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);

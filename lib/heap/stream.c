@@ -414,7 +414,7 @@ static gvm_status end_arena_locked(gvmi_arena *arena)
     return GVM_OK;
 }
 
-gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key)
+gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key, int64_t until_ns)
 {
     const uint64_t until = ++heap->idle_number; /* blocks that are still live, too, wait for the stream */
     unsigned waits = 0;
@@ -427,6 +427,8 @@ gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key)
         case GVMI_REFUSED: return gvmi_error_save().status;
         case GVMI_BUSY: break;
         }
+        if (gvmi_now_ns() >= until_ns)
+            return gvm_error_set(GVM_E_TIMEOUT, "the stream has work still");
     }
     return GVM_OK; /* unknown, or another thread has ended it */
 }

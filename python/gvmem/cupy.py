@@ -5,26 +5,56 @@ pool. What a graph is captured with is given to nothing else, for ever: CuPy nam
 """
 from __future__ import annotations
 
-from typing import Any, Optional
+import sys
+from typing import Any, Iterable, Optional
 
 import cupy
 
-from . import _pools
+from . import _gvmem, _pools
 
 __all__ = ["allocate", "use"]
 
-# Kept: what was freed on a stream is still the stream's, so it must not be destroyed. By type, too: an ExternalStream of the same handle keeps nothing.
-_streams: dict[tuple[int, type], Any] = {}
+# What was freed on a stream is still the stream's. So streams that have served blocks are kept, by id, and with each block its own: when nobody
+# else has one, the heaps give up its part. An ExternalStream owns nothing, and a default stream is not destroyed.
+_LEAST = 32
+_most = _LEAST
+_streams: dict[int, Any] = {}
+_blocks: dict[int, Any] = {}
+
+
+def _counts(streams: Iterable[Any]) -> list[int]:
+    """Of references."""
+    return [sys.getrefcount(stream) for stream in streams]
+
+
+def _end_unused() -> None:
+    """Drops streams that nobody has, and that have no work any more. Nobody can get one of them meanwhile; who runs this at the same
+    time finds them in use."""
+    global _most
+    streams = list(_streams.values())
+    unused = _counts([object()])[0] + 1  # _streams has it, too
+    for stream, count in zip(streams, _counts(streams)):
+        if count == unused and _gvmem.pools_end_stream(stream.ptr):
+            del _streams[id(stream)]
+    _most = max(_LEAST, 2 * len(_streams))
 
 
 def _take(size: int, device: int) -> int:
     stream = cupy.cuda.get_current_stream()
-    _streams.setdefault((stream.ptr, type(stream)), stream)
-    return _pools.alloc(device, size, stream)
+    if id(stream) not in _streams and isinstance(stream, cupy.cuda.Stream) and stream.ptr > 2:
+        if len(_streams) >= _most:
+            _end_unused()
+        _streams[id(stream)] = stream
+    address = _pools.alloc(device, size, stream)
+    if address:
+        _blocks[address] = stream
+    return address
 
 
 def _give(address: int, device: int) -> None:
+    stream = _blocks.pop(address, None)
     _pools.free(address)
+    del stream  # and not before: the free may name it to the driver
 
 
 _allocator = cupy.cuda.PythonFunctionAllocator(_take, _give)

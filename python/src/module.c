@@ -187,6 +187,8 @@ static PyMethodDef functions[] = {
     {"pools_alloc", pools_alloc, METH_VARARGS,
      "pools_alloc(device, bytes, stream, is_ordered): an address"},
     {"pools_free", pools_free, METH_VARARGS, "pools_free(address, stream or None)"},
+    {"pools_end_stream", pools_end_stream, METH_VARARGS,
+     "pools_end_stream(stream): whether it may be destroyed; one without live blocks and users"},
     {"pools_grant", pools_grant, METH_VARARGS, "pools_grant(device, peer)"},
     {"pools_trim", pools_trim, METH_NOARGS, "pools_trim()"},
     {"order_streams", stream_order_by_number, METH_VARARGS,

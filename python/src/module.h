@@ -201,6 +201,7 @@ PyObject *pools_setting(PyObject *module, PyObject *name);
 PyObject *pools_start(PyObject *module, PyObject *arguments);
 PyObject *pools_alloc(PyObject *module, PyObject *arguments);
 PyObject *pools_free(PyObject *module, PyObject *arguments);
+PyObject *pools_end_stream(PyObject *module, PyObject *arguments);
 PyObject *pools_grant(PyObject *module, PyObject *arguments);
 PyObject *pools_trim(PyObject *module, PyObject *unused);
 

@@ -20,6 +20,8 @@ _Static_assert((int)POOLS_NO_SPACE == (int)GVM_E_NOSPACE, "one number has one me
 #define PER_THREAD_TEXT \
     "the per-thread default stream is another one in each thread: use streams that the program makes"
 #define UNKNOWN_CAPTURE UINT64_MAX
+#define STREAM_END_MS \
+    1 /* a GPU needs a few microseconds to pass an event on a stream without work */
 #define LARGEST_BYTES (32ull << 40) /* that a heap can be asked for */
 
 typedef struct block {
@@ -830,6 +832,22 @@ static int pool_trim(int device, pool_id id)
             reap(i);
             status = pools_for_heaps(i, id, false, trim_heap, NULL);
         }
+    return (int)status;
+}
+
+static gvm_status end_stream(const pool *p, gvm_heap *heap, void *stream)
+{
+    (void)p;
+    return gvm_heap_stream_end_within(heap, (gvm_stream)stream, STREAM_END_MS);
+}
+
+int pools_stream_end(void *stream)
+{
+    gvm_status status = pools_check_device(0);
+
+    for (int i = 0; i < DEVICES_MAX && status == GVM_OK; i++)
+        if (pools_devices[i].device != NULL)
+            status = pools_for_heaps(i, (pool_id){0, 0}, true, end_stream, stream);
     return (int)status;
 }
 

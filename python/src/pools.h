@@ -121,6 +121,10 @@ extern const pool_calls pools;
  * capture it is pools.alloc(). */
 int pools_alloc_unordered(int device, uint64_t bytes, void *stream, void **out);
 
+/* No live block is a stream's, and nobody gives it work any more: it may be destroyed once this succeeds. What was freed on it serves
+ * others then. GVM_E_TIMEOUT: it has work still; it is not waited for. */
+int pools_stream_end(void *stream);
+
 /* For devices whose first block is still to come. */
 void pools_choose(const pools_options *options);
 #endif

@@ -87,6 +87,17 @@ PyObject *pools_grant(PyObject *Py_UNUSED(module), PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+PyObject *pools_end_stream(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    stream_argument stream = {false, NULL};
+    int status;
+
+    if (!PyArg_ParseTuple(arguments, "O&", get_stream, &stream))
+        return NULL;
+    WITHOUT_GIL(status = pools_stream_end(stream.stream));
+    return PyBool_FromLong(status == 0);
+}
+
 PyObject *pools_trim(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
     int status;

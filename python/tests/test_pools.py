@@ -4,6 +4,7 @@ import gc
 import importlib
 import sys
 import threading
+import time
 import types
 import weakref
 
@@ -121,25 +122,109 @@ class PythonFunctionAllocator:
         self.malloc, self.free = lambda size: take(size, 0), lambda address: give(address, 0)
 
 
-class Stream:
-    """Owns what it has made."""
-
+class BaseStream:
     def __init__(self, ptr):
         self.ptr = ptr
 
 
-class ExternalStream(Stream):
+class ExternalStream(BaseStream):
     """Owns nothing."""
 
 
-def test_cupy_keeps_the_owner_of_a_stream(module, streams):
-    driver, made = streams
-    current = [ExternalStream(made[0].value)]
-    use = module("cupy", "cupy.cuda", PythonFunctionAllocator=PythonFunctionAllocator, get_current_stream=lambda: current[0], MemoryPointer=object)
+class Stream(BaseStream):
+    """Owns what it has made."""
+
+    driver = None
+
+    def __del__(self):
+        if self.driver is not None and self.ptr:
+            assert self.driver.cuStreamDestroy_v2(ctypes.c_void_p(self.ptr)) == 0
+
+
+@pytest.fixture
+def cupy(module, streams):
+    """gvmem.cupy; a list of the current stream; makes a stream."""
+    def make():
+        made = ctypes.c_void_p()
+        assert Stream.driver.cuStreamCreate(ctypes.byref(made), 1) == 0
+        return Stream(made.value)
+
+    current = [None]
+    Stream.driver = streams[0]
+    yield module("cupy", "cupy.cuda", PythonFunctionAllocator=PythonFunctionAllocator, get_current_stream=lambda: current[0], MemoryPointer=object, Stream=Stream), current, make
+    Stream.driver = None
+
+
+def test_cupy_keeps_the_owner_of_a_stream(cupy):
+    use, current, make = cupy
+    stream = make()
+    current[0], owner = ExternalStream(stream.ptr), weakref.ref(stream)
     use._allocator.free(use.allocate(1000))
-    current[0] = Stream(made[0].value)
-    owner = weakref.ref(current[0])
+    current[0] = stream
     use._allocator.free(use.allocate(1000))
-    current[0] = None
+    current[0] = stream = None
     gc.collect()
     assert owner() is not None
+
+
+def use_streams(cupy, count):
+    """Each takes 150 of 256 MiB: those of a stream that was destroyed too early would be missing. Weak references to the streams."""
+    use, current, make = cupy
+    found = []
+    for _ in range(count):
+        current[0] = make()
+        found.append(weakref.ref(current[0]))
+        use._allocator.free(use.allocate(150 * MIB))
+    current[0] = None
+    return found
+
+
+def drop_unused(use, most):
+    """As long as the GPU wants for events."""
+    for _ in range(3000):
+        use._end_unused()
+        if len(use._streams) <= most:
+            return
+        time.sleep(0.01)
+
+
+def test_cupy_drops_streams_that_nobody_has(cupy, monkeypatch):
+    use, current, make = cupy
+    monkeypatch.setattr(use, "_LEAST", 4)
+    monkeypatch.setattr(use, "_most", 4)
+    found = use_streams(cupy, 20)
+    assert sum(stream() is not None for stream in found) < 20  # without a call of its own
+    drop_unused(use, 0)
+    assert not use._streams and not use._blocks and all(stream() is None for stream in found)
+    use_streams(cupy, 2)
+
+
+def test_cupy_keeps_streams_that_somebody_has_or_whose_blocks_live_or_that_have_work(cupy):
+    use, current, make = cupy
+    held, go = make(), threading.Event()
+    current[0] = held
+    use._allocator.free(use.allocate(1000))
+    current[0] = make()
+    of_block, block = weakref.ref(current[0]), use.allocate(1000)
+    current[0] = make()
+    busy, work = weakref.ref(current[0]), ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: go.wait(30) and None)
+    use._allocator.free(use.allocate(1000))
+    assert Stream.driver.cuLaunchHostFunc(ctypes.c_void_p(current[0].ptr), work, None) == 0
+    current[0] = None
+    for _ in range(3):
+        use._end_unused()
+    assert busy() is not None and of_block() is not None and len(use._streams) == 3
+    go.set()
+    drop_unused(use, 2)
+    assert busy() is None and of_block() is not None and set(use._streams.values()) == {held, of_block()}
+    use._allocator.free(block)
+    drop_unused(use, 1)
+    assert of_block() is None and list(use._streams.values()) == [held]
+
+
+def test_cupy_keeps_no_default_stream(cupy):
+    """Its memory would be others' whenever an object of it goes."""
+    use, current, _ = cupy
+    current[0] = Stream(0)
+    use._allocator.free(use.allocate(1000))
+    assert not use._streams

@@ -480,6 +480,29 @@ static void memory_of_a_busy_stream_does_not_go_back(void **state)
     gvmi_cu->cuStreamDestroy(stream);
 }
 
+static void stream_with_work_is_not_ended_within_a_time(void **state)
+{
+    CUstream stream = make_stream();
+    void *ptr = alloc_on(stream, 8 * MIB);
+
+    (void)state;
+    hold_stream(stream);
+    assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
+    assert_int_equal(gvm_heap_stream_end_within(heap, stream, GVM_TRY), GVM_E_TIMEOUT);
+    assert_int_equal(gvm_heap_stream_end_within(heap, stream, 1), GVM_E_TIMEOUT);
+    assert_int_equal(gvm_heap_stream_end_within(heap, stream, -2), GVM_E_INVALID);
+    assert_int_equal(info().streams, 1);
+    assert_ptr_equal(alloc_on(stream, 8 * MIB), ptr); /* it is the stream's still */
+    assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
+    check();
+    let_go(stream);
+    assert_int_equal(gvm_heap_stream_end_within(heap, stream, 60000), GVM_OK);
+    assert_int_equal(info().streams, 0);
+    assert_int_equal(gvm_heap_stream_end_within(heap, stream, GVM_TRY), GVM_OK); /* unknown */
+    check();
+    gvmi_cu->cuStreamDestroy(stream);
+}
+
 static void block_freed_on_another_stream_waits_for_it(void **state)
 {
     CUstream own = make_stream(), other = make_stream();
@@ -885,6 +908,7 @@ int main(void)
         TEST(callback_that_never_helps_is_left_alone_in_the_end),
         TEST(stream_takes_again_what_it_freed_though_it_is_busy),
         TEST(memory_of_a_busy_stream_does_not_go_back),
+        TEST(stream_with_work_is_not_ended_within_a_time),
         TEST(block_freed_on_another_stream_waits_for_it),
         TEST(shortage_waits_for_streams),
         TEST(lists_keep_to_the_stride),
