@@ -252,6 +252,13 @@ make_distance(search *s, const Form_pg_attribute column, const char *name)
 				 errhint("A distance is immutable, and of type double precision.")));
 }
 
+/* The columns of all tables, which only a list of columns can have: transformExpr() would take it for a name. */
+static bool
+is_star(const Node *node)
+{
+	return IsA(node, ColumnRef) && IsA(linitial(((const ColumnRef *) node)->fields), A_Star);
+}
+
 /* The only thing that SELECT with this text returns. */
 static Node *
 parse_expression(const char *text)
@@ -266,7 +273,8 @@ parse_expression(const char *text)
 	if (select != NULL && IsA(select, SelectStmt))
 		plain->targetList = select->targetList;
 	target = list_length(plain->targetList) == 1 ? linitial(plain->targetList) : NULL;
-	if (target == NULL || !equal(plain, select) || target->name != NULL || target->indirection != NIL)
+	if (target == NULL || !equal(plain, select) || target->name != NULL ||
+		target->indirection != NIL || is_star(target->val))
 		ereport(ERROR,
 				(errcode(ERRCODE_SYNTAX_ERROR),
 				 errmsg("the filter of gstore_search() is no expression: \"%s\"", text)));
