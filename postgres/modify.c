@@ -94,6 +94,8 @@ gstoreBeginForeignModify(ModifyTableState *node, ResultRelInfo *result, List *pr
 static void
 gstoreBeginForeignInsert(ModifyTableState *node, ResultRelInfo *result)
 {
+	if (result->ri_FdwState != NULL) /* of an UPDATE that changes rows of the partition, too */
+		return;
 	/* COPY has no plan; the other caller is an INSERT into a partitioned table. */
 	gstore_progress_begin(node->ps.plan == NULL ? GSTORE_COPYING : GSTORE_INSERTING,
 						  RelationGetRelid(result->ri_RelationDesc), begin_modify_state(result));

@@ -99,6 +99,27 @@ UPDATE fo_all SET id = 5 WHERE id = 21;
 SELECT tableoid::regclass, * FROM fo_all ORDER BY id;
 ALTER TABLE fo_all ADD PRIMARY KEY (id);
 \echo :LAST_ERROR_SQLSTATE
+-- A row that comes to a foreign partition which the same statement changes, too.
+CREATE TABLE fo_in (id int, t text) PARTITION BY RANGE (id);
+CREATE TABLE fo_in_low PARTITION OF fo_in FOR VALUES FROM (0) TO (10);
+CREATE FOREIGN TABLE fo_in_high PARTITION OF fo_in FOR VALUES FROM (10) TO (20) SERVER gstore_fdw;
+INSERT INTO fo_in VALUES (1, 'low'), (11, 'high'), (12, 'higher');
+UPDATE fo_in SET id = 15 RETURNING tableoid::regclass, *;
+SELECT tableoid::regclass, * FROM fo_in ORDER BY t;
+INSERT INTO fo_in VALUES (2, 'second'), (3, 'third');
+UPDATE fo_in SET id = 16 WHERE id > 1;
+SELECT tableoid::regclass, id, count(*) FROM fo_in GROUP BY 1, 2;
+COPY fo_in FROM stdin;
+4	copied
+17	copied
+\.
+-- No MERGE changes foreign partitions; one that changes others may add rows to them.
+MERGE INTO fo_in USING (VALUES (4), (18)) new (id) ON fo_in.id = new.id
+    WHEN MATCHED THEN UPDATE SET id = 19 WHEN NOT MATCHED THEN INSERT VALUES (new.id, 'merged');
+MERGE INTO fo_in USING (VALUES (4), (18)) new (id) ON fo_in.id = new.id AND fo_in.id < 10
+    WHEN MATCHED THEN UPDATE SET id = 19 WHEN NOT MATCHED THEN INSERT VALUES (new.id, 'merged');
+SELECT tableoid::regclass, * FROM fo_in WHERE id > 16 ORDER BY id;
+DROP TABLE fo_in;
 
 DROP TABLE fo_all, fo_local;
 DROP FOREIGN TABLE fo;
