@@ -10,6 +10,7 @@
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
@@ -390,7 +391,7 @@ static bool
 find_rows(gpu_search *g)
 {
 	search			*s = g->s;
-	const Snapshot	 snapshot = gstore_register_snapshot(s->relation, GetActiveSnapshot(), NULL);
+	const Snapshot	 snapshot = GetActiveSnapshot();
 	PlanState		*parent = (PlanState *) makeNode(ResultState);
 	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
 	int				 count;
@@ -406,7 +407,6 @@ find_rows(gpu_search *g)
 			(Expr *) expression_planner((Expr *) copyObject(s->filter)), false));
 	gstore_note_read(s->relation, snapshot);
 	count = gstore_choose_rows(s->relation, snapshot, false, true, ranges);
-	UnregisterSnapshot(snapshot);
 	if (count == 0)
 		return true;
 	if (!gstore_whole_join(ranges, count, &g->view))
@@ -728,6 +728,29 @@ begin_search(FunctionCallInfo fcinfo, search *s)
 		make_filter(s, text_to_cstring(PG_GETARG_TEXT_PP(5)));
 }
 
+/*
+ * The calling statement's snapshot; or, if it has waited for rows of the table, its partitions or children, the newer one that sees
+ * them: for the GPU and for all statements.
+ */
+static void
+push_snapshot(const search *s)
+{
+	const List *tables = find_all_inheritors(RelationGetRelid(s->relation), AccessShareLock, NULL);
+	Relation   *ours = palloc(sizeof(Relation) * (Size) list_length(tables));
+	const ListCell *cell;
+	Snapshot		snapshot;
+	int				count = 0;
+
+	foreach(cell, tables)
+		if (gstore_is_table(lfirst_oid(cell)))
+			ours[count++] = table_open(lfirst_oid(cell), NoLock);
+	snapshot = gstore_register_snapshots(ours, count, s->result->econtext->ecxt_estate);
+	PushActiveSnapshot(snapshot);
+	UnregisterSnapshot(snapshot);
+	while (count > 0)
+		table_close(ours[--count], NoLock);
+}
+
 Datum
 gstore_search(PG_FUNCTION_ARGS)
 {
@@ -736,6 +759,7 @@ gstore_search(PG_FUNCTION_ARGS)
 	begin_search(fcinfo, &s);
 	if (s.k > 0 && s.query_count > 0)
 	{
+		push_snapshot(&s);
 		strlcpy(s.why, "it is no table in GPU memory, or gstore_fdw.gpu_queries or gpu_search is off",
 				sizeof s.why);
 		if (gstore_gpu_queries && gstore_gpu_search && s.k <= ROWS_MOST &&
@@ -750,6 +774,7 @@ gstore_search(PG_FUNCTION_ARGS)
 			 s.done < s.query_count ? "; others not: " : "", s.done < s.query_count ? s.why : "");
 		if (s.done < s.query_count)
 			search_one_by_one(&s);
+		PopActiveSnapshot();
 	}
 	table_close(s.relation, NoLock);
 	return (Datum) 0;

@@ -300,7 +300,8 @@ class Source:
 
     def statement_that_waited_sees_one_state_of_the_table(self, server):
         server.sql("CREATE TABLE gate AS SELECT generate_series(1, 100) AS id")
-        server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.gate'); INSERT INTO ft VALUES (0)")
+        server.sql("CREATE FOREIGN TABLE ft (id int, v real[] OPTIONS (length '1')) SERVER gstore_fdw OPTIONS (source 'SELECT id, ARRAY[id] FROM public.gate'); INSERT INTO ft VALUES (0)")
+        server.sql("CREATE TABLE parent (id int, v real[]); ALTER FOREIGN TABLE ft INHERIT parent")
         many = "(SELECT array_agg(n) FROM generate_series(-2000, 1998, 2) n)"  # more than a program on the GPU has room for, which is known when it runs
         texts = {
             "by the local plan": f"SELECT count(*) FROM ft WHERE id = ANY ({many}::int[])",
@@ -308,6 +309,10 @@ class Source:
             "again and again": "SELECT string_agg((SELECT count(*) FROM ft WHERE id > n)::text, ' ' ORDER BY n) FROM generate_series(97, 101) n",
             "again and again, in an order": "SELECT string_agg((SELECT id FROM ft WHERE id > n ORDER BY id LIMIT 1)::text, ' ' ORDER BY n) FROM generate_series(97, 101) n",
             "twice": "SELECT count(*), (SELECT count(*) FROM ft), (SELECT sum(id) FROM ft WHERE id < 3) FROM ft",
+            "near vectors, by a statement for each": "SELECT count(DISTINCT query) FROM gstore_search(NULL::ft, 'v', '{{1},{2},{3}}'::real[], 1, '<->', 'id::text ~ ''.''')",
+            "near vectors, 1024 at a time": "SELECT count(DISTINCT query) FROM gstore_search(NULL::ft, 'v', (SELECT array_agg(ARRAY[n::real]) FROM generate_series(1, 1100) n), 1, '<->')",
+            "near vectors, by a call for each": "SELECT count(query) FROM generate_series(1, 3) n, gstore_search(NULL::ft, 'v', ARRAY[n::real], 1, '<->')",
+            "of a child near vectors": "SELECT count(DISTINCT query) FROM gstore_search(NULL::parent, 'v', '{{1},{2},{3}}'::real[], 1, '<->')",
         }
         sessions = [server.session() for _ in texts]
         for session in sessions:
@@ -321,11 +326,11 @@ class Source:
             server.wait_for("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
             for session, text in zip(sessions, texts.values()):  # the loader waits for its lock for 10 s
                 session.begin(text)
-            server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft'", str(len(texts)))
+            server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft|gstore_search'", str(len(texts)))
             holder.sql("COMMIT")
-            for session, name, rows in zip(sessions, texts, ("50", "100 98 96", "3 2 1 0 0", "98 99 100", "100|100|3")):
+            for session, name, rows in zip(sessions, texts, ("50", "100 98 96", "3 2 1 0 0", "98 99 100", "100|100|3", "3", "1100", "3", "3")):
                 expect(session.finish(), rows, f"rows {name}, queries on the GPU {local}")
-        server.sql("DROP FOREIGN TABLE ft; DROP TABLE gate")
+        server.sql("DROP FOREIGN TABLE ft; DROP TABLE gate, parent")
 
     def source_that_fails_is_logged_once_and_tried_again(self, server):
         server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.later'); INSERT INTO ft VALUES (0)")
