@@ -350,7 +350,7 @@ static bool is_captured(block *b, gvm_stream stream)
 /* Whether an event of one of the streams that have used it would be part of a graph; or of a captured block, that it may be: then
  * they may be part of the capture, too, and their order with what it takes later is not known. It is noted which stream. One that
  * may be gone is not asked: work that was freed with it is named by the free. */
-static bool must_wait(block *b)
+static bool is_used_in_capture(block *b)
 {
     if (b->used_count > 0 && b->heap == b->of->captured && !b->is_unordered && is_captured(b, b->stream))
         return true;
@@ -369,17 +369,45 @@ static bool has_ended(const block *b)
 
 /* ---- giving back */
 
-/* Of no stream, and freed with none: all work may use it. */
+static bool find_call(const char *name, void *function)
+{
+    void (*call)(void);
+    const gvm_status status = gvm_driver_get_call(name, &call);
+
+    if (status == GVM_OK)
+        memcpy(function, &call, sizeof call);
+    return status == GVM_OK;
+}
+
+/* To free memory waits for all work, and leaves captures alone, which a wait for the context would end. False: there is no memory to free. */
+static bool free_some_memory(gvm_device *device)
+{
+    int (*allocate)(uint64_t * at, size_t bytes), (*release)(uint64_t at);
+    bool done;
+    uint64_t at;
+
+    if (!find_call("cuMemAlloc_v2", &allocate) || !find_call("cuMemFree_v2", &release) ||
+        gvm_device_push_context(device) != GVM_OK)
+        return false;
+    done = allocate(&at, 1) == 0 && release(at) == 0;
+    gvm_device_pop_context();
+    return done;
+}
+
 static gvm_status free_after_all_work(const block *b)
 {
-    const gvm_status status = gvm_device_synchronize(pools_devices[b->of->device].device);
+    gvm_device *device = pools_devices[b->of->device].device;
+    const gvm_status status = free_some_memory(device) ? GVM_OK : gvm_device_synchronize(device);
 
     /* In a context that is lost nothing runs. */
     return status == GVM_OK || status == GVM_E_LOST ? gvm_heap_free(b->heap, b->address) : status;
 }
 
-static gvm_status free_in_heap(const block *b)
+static gvm_status free_in_heap(block *b)
 {
+    /* When the capture has ended its streams may be gone. What was taken in it stays the graph's. */
+    if (b->is_unordered && is_used_in_capture(b))
+        return is_of_no_stream(b) ? free_after_all_work(b) : GVM_OK;
     if (b->used_count > 0)
         return gvm_heap_free_after(b->heap, b->address, b->used, b->used_count);
     if (is_of_no_stream(b))
@@ -416,7 +444,7 @@ static gvm_status give(block *b)
     gvm_status status;
     bool last;
 
-    if (must_wait(b)) {
+    if (!b->is_unordered && is_used_in_capture(b)) {
         add_late(b);
         return GVM_OK;
     }

@@ -117,8 +117,8 @@ typedef struct pools_options {
 extern const pool_calls pools;
 
 /* pools.alloc() for streams that may be destroyed at any time. The block is not kept for its stream: before a block that was freed
- * is used again, the work of the streams that pools.use() named has ended, or all work of the device if it named none. Within a
- * capture it is pools.alloc(). */
+ * is used again, the work of the streams that pools.use() named has ended, or all work of the device if it named none. A free waits for all work
+ * of the device where one of them is captured, too. Within a capture it is pools.alloc(), but what is freed with another stream of it stays the graph's. */
 int pools_alloc_unordered(int device, uint64_t bytes, void *stream, void **out);
 
 /* No live block is a stream's, and nobody gives it work any more: it may be destroyed once this succeeds. What was freed on it serves

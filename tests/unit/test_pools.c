@@ -232,6 +232,14 @@ static bool end_capture(CUstream stream)
     return p.end(stream, &graph) == CUDA_SUCCESS && p.graph_destroy(graph) == CUDA_SUCCESS;
 }
 
+static bool fork_to(CUstream to, CUstream from)
+{
+    CUevent event;
+
+    return p.event_create(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
+           p.record(event, from) == CUDA_SUCCESS && p.wait_event(to, event, 0) == CUDA_SUCCESS;
+}
+
 static int use_two_streams(void *arg)
 {
     void *x, *y, *z;
@@ -365,16 +373,23 @@ static void driver_is_asked_for_captures_of_streams_that_can_be(void **state)
     assert_int_equal(run_in_child(ask_for_captures, NULL, false), 0);
 }
 
+static void *take_unordered(CUstream stream)
+{
+    int (*alloc)(int device, uint64_t bytes, void *stream, void **out);
+    void *ptr;
+
+    *(void **)&alloc = dlsym(loaded, "pools_alloc_unordered");
+    return alloc(0, 1 << 20, stream, &ptr) == 0 ? ptr : NULL;
+}
+
 /* The stream of a capture that is over is gone, and its block is freed with another one. */
 static int destroy_captured_stream(void *arg)
 {
-    int (*alloc)(int device, uint64_t bytes, void *stream, void **out);
     void *x;
 
     (void)arg;
     CHILD_EXPECT(load_all());
-    *(void **)&alloc = dlsym(loaded, "pools_alloc_unordered");
-    CHILD_EXPECT(begin_capture(p.a) && alloc(0, 1 << 20, p.a, &x) == 0 && end_capture(p.a));
+    CHILD_EXPECT(begin_capture(p.a) && (x = take_unordered(p.a)) != NULL && end_capture(p.a));
     CHILD_EXPECT(p.stream_destroy(p.a) == CUDA_SUCCESS);
     (void)calls->use(x, p.b);
     *p.asked = 0;
@@ -383,10 +398,48 @@ static int destroy_captured_stream(void *arg)
     return 0;
 }
 
+/* Blocks of no stream are freed within a capture, with its stream and with none: it goes on, and they serve others at once. */
+static int free_in_capture(void *arg)
+{
+    void *freed[2], *again;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    for (int i = 0; i < 2; i++)
+        CHILD_EXPECT((freed[i] = take_unordered(p.a)) != NULL);
+    CHILD_EXPECT(begin_capture(p.a));
+    (void)calls->use(freed[0], p.a);
+    CHILD_EXPECT(give(freed[0]) && give(freed[1]));
+    CHILD_EXPECT(end_capture(p.a) && p.stream_destroy(p.a) == CUDA_SUCCESS);
+    *p.asked = 0;
+    for (int i = 0; i < 2; i++)
+        CHILD_EXPECT((again = take_unordered(p.b)) == freed[0] || again == freed[1]);
+    CHILD_EXPECT(*p.asked == 2); /* of b */
+    return 0;
+}
+
+/* One that was taken in the capture, and is freed with another stream of it. */
+static int free_with_side_stream(void *arg)
+{
+    void *shared, *later;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    CHILD_EXPECT(begin_capture(p.a) && (shared = take_unordered(p.a)) != NULL && fork_to(p.b, p.a));
+    (void)calls->use(shared, p.b);
+    CHILD_EXPECT(give(shared) && (later = take_unordered(p.a)) != NULL && later != shared);
+    CHILD_EXPECT(fork_to(p.a, p.b) && end_capture(p.a) && p.stream_destroy(p.b) == CUDA_SUCCESS);
+    *p.asked = 0;
+    CHILD_EXPECT(give(later) && *p.asked == 0);
+    return 0;
+}
+
 static void stream_that_may_be_gone_is_not_asked(void **state)
 {
     (void)state;
     assert_int_equal(run_in_child(destroy_captured_stream, NULL, false), 0);
+    assert_int_equal(run_in_child(free_in_capture, NULL, false), 0);
+    assert_int_equal(run_in_child(free_with_side_stream, NULL, false), 0);
 }
 
 /* CU_MEM_ACCESS_FLAGS_PROT_... of a block for a device; -1: there is no memory at the address. */
@@ -562,14 +615,6 @@ static int use_eager_beside_graph(void *arg)
     for (unsigned i = 0; i < 16; i++)
         CHILD_EXPECT(last_word(others[i]) == 100 + i);
     return 0;
-}
-
-static bool fork_to(CUstream to, CUstream from)
-{
-    CUevent event;
-
-    return p.event_create(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
-           p.record(event, from) == CUDA_SUCCESS && p.wait_event(to, event, 0) == CUDA_SUCCESS;
 }
 
 /* A side stream of the capture reads a block long after the first stream freed it and took others. */
