@@ -122,8 +122,12 @@ static PyObject *end(PyObject *self, PyObject *arguments)
         h->stream = stream.stream;
     }
     h->ended = true;
-    if (!h->released && h->exports == 0 && release(h) != GVM_OK)
-        return raise_status();
+    if (!h->released && h->exports == 0) {
+        const gvm_status status = release(h);
+
+        if (status != GVM_OK && status != GVM_E_FOREIGN) /* a forked child has nothing to release */
+            return raise_status();
+    }
     return PyBool_FromLong(h->released);
 }
 

@@ -957,8 +957,9 @@ if not os.fork():
     print(numpy.asarray(models.attach("/model", keeper=sys.argv[1])["x"]).sum(), flush=True)
     os._exit(0)
 os.wait()
-model = models.attach("/model", keeper=sys.argv[1])
+model, other = (models.attach("/model", keeper=sys.argv[1]) for _ in range(2))
 if not os.fork():
+    other.close()
     for call in (model.wake, model.sleep, model.__enter__, model.info, lambda: models.attach("/model", keeper=sys.argv[1])):
         try:
             print(call(), flush=True)
@@ -970,7 +971,7 @@ print(numpy.asarray(model["x"]).sum())
 """, server.path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.strip().split("\n")
-    assert lines[0] == lines[-1] == "1000.0" and lines[3:5] == ["Foreign", "Foreign"], lines
+    assert lines[0] == lines[-1] == "1000.0" and lines[1:5] == ["None", "None", "Foreign", "Foreign"], lines
 
 
 def test_ends_well_with_the_interpreter(server, publish):

@@ -352,7 +352,8 @@ def test_child_by_fork_cannot_use_it_and_ends_well(server):
 import os, sys, gvmem
 keeper = gvmem.connect(sys.argv[1])
 obj = keeper.create(None, 2 << 20)
-lease = obj.read()
+lease, entered = obj.read(), obj.read()
+entered.__enter__()
 pid = os.fork()
 if pid == 0:
     for call in (obj.read, keeper.snapshot, lambda: obj.copy_in(b"x")):
@@ -361,12 +362,14 @@ if pid == 0:
             os._exit(2)
         except gvmem.errors.Foreign:
             pass
+    entered.__exit__()
+    assert entered.ended and not entered.released
     del lease
     obj.close()
     keeper.close()
     sys.exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-lease.release()
+assert lease.release() and entered.release()
 obj.copy_in(b"x")
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", program, server.path], check=True, timeout=60)

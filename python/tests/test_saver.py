@@ -308,6 +308,8 @@ if pid == 0:
         os._exit(2)
     except gvmem.errors.Foreign:
         pass
+    saver.close()
+    assert region.used == 0
     del region, saver
     os._exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
