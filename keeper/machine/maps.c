@@ -357,6 +357,8 @@ void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
         opening->addressed = opening->addressed || body->serial == 0;
         if (body->serial == 0 || pending != NULL) /* not another one sent before that was known */
             note_broken(m, opening);
+    } else if (body->serial == 0 && body->address > UINT64_MAX - opening->object->reserve_bytes) {
+        gvmi_keep_violated(m, client, "an object beyond the last address");
     } else if (body->serial == 0) {
         if (!opening->object->homed && opening->object->creator == client->number) {
             opening->object->home_address = body->address;

@@ -263,7 +263,9 @@ static gvm_status check_mapped(const wire_kind *kind, const void *body)
 
     WANT_SLOT(b);
     WANT(b, status, is_status(b->status));
-    WANT(b, address, b->address != 0 || b->serial != 0 || b->status != GVM_OK);
+    WANT(b, address, /* others are to have the object there, too */
+         b->serial != 0 || b->status != GVM_OK ||
+             (b->address != 0 && b->address % GVM_CHUNK_BYTES_MIN == 0));
     return GVM_OK;
 }
 

@@ -24,6 +24,7 @@
 #define FLOOD_MESSAGES_MAX 400000u
 #define CONNECTIONS 1100u /* more than */
 #define CLIENTS_MAX 1024u /* a keeper takes, by default */
+#define CROOKED_NAME "/crooked"
 
 static uint64_t seed;
 
@@ -307,6 +308,26 @@ static bool flood_of_infos(int fd)
     return flood_of(fd, GVMI_WIRE_GET_INFO);
 }
 
+static uint8_t device_uuid[16];
+
+/* An object for all, where no chunk can be. */
+static bool crooked_address(int fd)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_CREATE, 2);
+    memcpy(message.body.CREATE.name, CROOKED_NAME, sizeof CROOKED_NAME);
+    memcpy(message.body.CREATE.device_uuid, device_uuid, sizeof device_uuid);
+    message.body.CREATE.reserve_bytes = message.body.CREATE.chunk_bytes = CHUNK_BYTES;
+    message.body.CREATE.mode = 0666;
+    message.body.CREATE.flags = GVM_OBJECT_KEEP;
+    if (!raw_say_hello(fd) || !raw_say_message(fd, &message))
+        return false;
+    gvmi_wire_start(&message, GVMI_WIRE_MAPPED, 0);
+    message.body.MAPPED.address = 0x1001;
+    return raw_say_message(fd, &message);
+}
+
 /* ---- the tests */
 
 static bool one_abuse(bool (*speak)(int fd), bool must_end, int times)
@@ -336,6 +357,28 @@ static bool unfinished_messages_hold_up_nobody(void)
     for (int i = 0; i < 3; i++)
         good = abuser_end(&all[i]) && good;
     good = good && fixture_is_whole(&s);
+    return fixture_end(&s) && good;
+}
+
+/* Who opens an object keeps its connection and its leases, wherever the object's creator says that it is. */
+static bool address_that_cannot_be_ends_its_creator_alone(void)
+{
+    fixture s;
+    keeper_answer now;
+    bool good = fixture_begin(&s, 0) && fixture_snapshot(&s, &now);
+    abuser a;
+    bool ended;
+
+    if (good)
+        memcpy(device_uuid, now.device.uuid, sizeof device_uuid);
+    a = abuser_start(&s, crooked_address, true);
+    ended = abuser_has_spoken(&a);
+    good = good && KEEPER_OK(&s.bystander, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS) &&
+           KEEPER_OK(&s.bystander, OPEN, 1, CROOKED_NAME, 0, 0) &&
+           KEEPER_OK(&s.bystander, CLOSE, 1, NULL, 0, 0) &&
+           KEEPER_OK(&s.bystander, DROP, 1, CROOKED_NAME, 0, 0) &&
+           KEEPER_OK(&s.bystander, RELEASE, 0, NULL, 0, 0) && fixture_reads(&s);
+    good = abuser_end(&a) && ended && good && fixture_is_whole(&s);
     return fixture_end(&s) && good;
 }
 
@@ -415,5 +458,7 @@ void test_abuses(uint64_t first_seed)
         tap_result(one_abuse(ways[i].speak, ways[i].must_end, ways[i].times), "abuse: %s",
                    ways[i].name);
     tap_result(unfinished_messages_hold_up_nobody(), "unfinished_messages_hold_up_nobody");
+    tap_result(address_that_cannot_be_ends_its_creator_alone(),
+               "address_that_cannot_be_ends_its_creator_alone");
     tap_result(connections_beyond_the_limit_are_refused(), "connections_beyond_the_limit_are_refused");
 }

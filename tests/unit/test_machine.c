@@ -830,6 +830,9 @@ static void object_has_an_address_of_its_own_until_its_creator_has_another(void 
     say(&w, a, &m); /* of the latest */
     assert_int_equal(open_object(&w, b, name, 0, &slot), GVM_OK);
     assert_int_equal(last(b)->body.OPENED.home_address, 77 * CHUNK);
+    m.body.MAPPED.address = UINT64_MAX - CHUNK + 1; /* its end is not an address */
+    say(&w, a, &m);
+    assert_true(a->cut);
     end_fixture(&w);
 }
 

@@ -560,7 +560,7 @@ static void opened_without_addresses_is_refused(void **state)
     assert_int_equal(judge(&p), GVM_E_FORMAT);
 }
 
-static void mapped_that_answers_opened_has_an_address(void **state)
+static void mapped_that_answers_opened_has_the_address_of_a_chunk(void **state)
 {
     packet p = pack(GVMI_WIRE_MAPPED);
 
@@ -570,7 +570,11 @@ static void mapped_that_answers_opened_has_an_address(void **state)
     assert_int_equal(judge(&p), GVM_OK); /* it failed */
     put(&p, HEAD + offsetof(gvmi_wire_mapped, status), GVM_OK, 4);
     assert_int_equal(judge(&p), GVM_E_FORMAT);
-    put(&p, HEAD + offsetof(gvmi_wire_mapped, address), 1, 8);
+    put(&p, HEAD + offsetof(gvmi_wire_mapped, address), 0x1001, 8);
+    assert_int_equal(judge(&p), GVM_E_FORMAT);
+    put(&p, HEAD + offsetof(gvmi_wire_mapped, address), GVM_CHUNK_BYTES_MIN / 2, 8);
+    assert_int_equal(judge(&p), GVM_E_FORMAT);
+    put(&p, HEAD + offsetof(gvmi_wire_mapped, address), GVM_CHUNK_BYTES_MIN, 8);
     assert_int_equal(judge(&p), GVM_OK);
 }
 
@@ -821,7 +825,7 @@ int main(void)
         cmocka_unit_test(body_with_one_rule_broken_is_refused),
         cmocka_unit_test(body_at_the_bounds_is_accepted),
         cmocka_unit_test(opened_without_addresses_is_refused),
-        cmocka_unit_test(mapped_that_answers_opened_has_an_address),
+        cmocka_unit_test(mapped_that_answers_opened_has_the_address_of_a_chunk),
         cmocka_unit_test(failed_text_that_does_not_end_is_refused),
         cmocka_unit_test(name_is_good_iff_printable_behind_a_slash),
         cmocka_unit_test(name_in_a_message_is_judged),
