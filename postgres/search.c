@@ -74,6 +74,7 @@ typedef struct search
 	Oid			   query_type;
 	Datum		  *queries;
 	int			   query_count, k;
+	bool		   has_children;
 	int			   done; /* queries */
 	ReturnSetInfo *result;
 	SPIPlanPtr	   plan; /* of one query; NULL: not made yet */
@@ -733,7 +734,7 @@ begin_search(FunctionCallInfo fcinfo, search *s)
  * them: for the GPU and for all statements.
  */
 static void
-push_snapshot(const search *s)
+push_snapshot(search *s)
 {
 	const List *tables = find_all_inheritors(RelationGetRelid(s->relation), AccessShareLock, NULL);
 	Relation   *ours = palloc(sizeof(Relation) * (Size) list_length(tables));
@@ -741,6 +742,7 @@ push_snapshot(const search *s)
 	Snapshot		snapshot;
 	int				count = 0;
 
+	s->has_children = list_length(tables) > 1;
 	foreach(cell, tables)
 		if (gstore_is_table(lfirst_oid(cell)))
 			ours[count++] = table_open(lfirst_oid(cell), NoLock);
@@ -749,6 +751,23 @@ push_snapshot(const search *s)
 	UnregisterSnapshot(snapshot);
 	while (count > 0)
 		table_close(ours[--count], NoLock);
+}
+
+/* False: s->why not. */
+static bool
+is_for_gpu(search *s)
+{
+	const char *why = "";
+
+	if (!gstore_gpu_queries || !gstore_gpu_search || s->k > ROWS_MOST ||
+		!gstore_is_table(RelationGetRelid(s->relation)))
+		why = "it is no table in GPU memory, or gstore_fdw.gpu_queries or gpu_search is off";
+	else if (s->has_children)
+		why = "the table has children";
+	else if (get_typlen(s->query_type) != -1)
+		why = "it has no vectors of this type";
+	strlcpy(s->why, why, sizeof s->why);
+	return *why == '\0';
 }
 
 Datum
@@ -760,16 +779,8 @@ gstore_search(PG_FUNCTION_ARGS)
 	if (s.k > 0 && s.query_count > 0)
 	{
 		push_snapshot(&s);
-		strlcpy(s.why, "it is no table in GPU memory, or gstore_fdw.gpu_queries or gpu_search is off",
-				sizeof s.why);
-		if (gstore_gpu_queries && gstore_gpu_search && s.k <= ROWS_MOST &&
-			gstore_is_table(RelationGetRelid(s.relation)))
-		{
-			if (get_typlen(s.query_type) == -1)
-				search_many(&s);
-			else
-				strlcpy(s.why, "it has no vectors of this type", sizeof s.why);
-		}
+		if (is_for_gpu(&s))
+			search_many(&s);
 		elog(DEBUG1, "gstore_search: %d of %d vectors on the GPU%s%s", s.done, s.query_count,
 			 s.done < s.query_count ? "; others not: " : "", s.done < s.query_count ? s.why : "");
 		if (s.done < s.query_count)

@@ -110,6 +110,15 @@ SELECT * FROM gstore_search(NULL::"S G", 'The D', '{4}'::float8[], 2, '<->', '"S
 SET gstore_fdw.gpu_queries = off;
 SELECT * FROM gstore_search(NULL::"S G", 'The D', '{4}'::float8[], 2, '<->', '"S G" > 0 OR t = 2');
 RESET gstore_fdw.gpu_queries;
+-- Rows of children are the table's.
+CREATE FOREIGN TABLE s_child (more int) INHERITS ("S G") SERVER gstore_fdw;
+INSERT INTO s_child VALUES (3, '{4.5}', 7, 1);
+SET client_min_messages = debug1;
+SELECT * FROM gstore_search(NULL::"S G", 'The D', '{4}'::float8[], 2, '<->');
+SET gstore_fdw.gpu_queries = off;
+SELECT * FROM gstore_search(NULL::"S G", 'The D', '{4}'::float8[], 2, '<->');
+RESET gstore_fdw.gpu_queries;
+SET client_min_messages = warning;
 -- Columns that are no vectors, by operators that return float8.
 CREATE FOREIGN TABLE sf (id int, f float8, p point, e real) SERVER gstore_fdw;
 INSERT INTO sf SELECT i, i, point(i, 1), i FROM generate_series(1, 100) i;
@@ -117,7 +126,7 @@ SELECT query, distance, (r).id FROM gstore_search(NULL::sf, 'f', '{1,2}'::float8
 SELECT query, distance, (r).id FROM gstore_search(NULL::sf, 'e', '{1,2}'::float8[], 1, '-', 'id = 7');
 SELECT query, distance, (r).id FROM gstore_search(NULL::sf, 'p', ARRAY[point(5,1), point(8,1)], 1, '<->');
 
-DROP FOREIGN TABLE sg, sa, sf, "S G";
+DROP FOREIGN TABLE sg, sa, sf, s_child, "S G";
 DROP TABLE sh, with_policy;
 DROP ROLE s_reader;
 DROP FUNCTION found, same;
