@@ -30,6 +30,7 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/regproc.h"
@@ -646,24 +647,35 @@ search_many(search *s)
 /* ---- by statements */
 
 static void
+set_text_option(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
+/* Constants of the filter are written down and read again: neither may depend on the session's settings. */
+static void
 prepare_statement(search *s)
 {
+	const int	level = NewGUCNestLevel();
 	List	   *context = deparse_context_for("t", RelationGetRelid(s->relation));
-	const char *distance = deparse_expression(s->distance, context, true, false);
-	const char *column = deparse_expression(linitial(((OpExpr *) s->distance)->args), context, true,
-											false);
-	const char *filter = s->filter != NULL ? deparse_expression(s->filter, context, true, false)
-										   : "true";
 	const char *name = quote_qualified_identifier(
 		get_namespace_name(RelationGetNamespace(s->relation)), RelationGetRelationName(s->relation));
-	Oid types[] = {s->query_type, INT4OID};
+	Oid			types[] = {s->query_type, INT4OID};
+	const char *distance, *column, *filter;
 
+	set_text_option("datestyle", "ISO");
+	set_text_option("intervalstyle", "postgres");
+	set_text_option("extra_float_digits", "3");
+	distance = deparse_expression(s->distance, context, true, false);
+	column = deparse_expression(linitial(((OpExpr *) s->distance)->args), context, true, false);
+	filter = s->filter != NULL ? deparse_expression(s->filter, context, true, false) : "true";
 	s->plan = SPI_prepare(
 		psprintf("SELECT (t.*)::%s, %s FROM %s t WHERE %s IS NOT NULL AND (%s) ORDER BY 2 LIMIT $2",
 				 name, distance, name, column, filter),
 		2, types);
 	if (s->plan == NULL)
 		elog(ERROR, "a search cannot be prepared: %s", SPI_result_code_string(SPI_result));
+	AtEOXact_GUC(true, level);
 }
 
 static void

@@ -120,11 +120,23 @@ SELECT * FROM gstore_search(NULL::"S G", 'The D', '{4}'::float8[], 2, '<->');
 RESET gstore_fdw.gpu_queries;
 SET client_min_messages = warning;
 -- Columns that are no vectors, by operators that return float8.
-CREATE FOREIGN TABLE sf (id int, f float8, p point, e real) SERVER gstore_fdw;
-INSERT INTO sf SELECT i, i, point(i, 1), i FROM generate_series(1, 100) i;
+CREATE FOREIGN TABLE sf (id int, f float8, p point, e real, z timestamptz, i interval) SERVER gstore_fdw;
+INSERT INTO sf (id, f, p, e) SELECT i, i, point(i, 1), i FROM generate_series(1, 100) i;
 SELECT query, distance, (r).id FROM gstore_search(NULL::sf, 'f', '{1,2}'::float8[], 1, '-', 'id = 7');
 SELECT query, distance, (r).id FROM gstore_search(NULL::sf, 'e', '{1,2}'::float8[], 1, '-', 'id = 7');
 SELECT query, distance, (r).id FROM gstore_search(NULL::sf, 'p', ARRAY[point(5,1), point(8,1)], 1, '<->');
+-- Constants of the filter are what they are, with any settings; those are as they were afterwards.
+INSERT INTO sf VALUES (200, 0.1234567890123456, '(1,2)', 1, '2026-03-04 05:06:07.891+05:30', '1 year -2 days 03:04:05.678');
+SET extra_float_digits = 0;
+SET DateStyle = German;
+SET TimeZone = 'Asia/Kolkata';
+SET IntervalStyle = sql_standard;
+SELECT f, (SELECT (r).id FROM gstore_search(NULL::sf, 'p', ARRAY[point(1,2)], 1, '<->', f)) FROM unnest('{f = ''0.1234567890123456''::float8,z = ''2026-03-04 05:06:07.891+05:30''::timestamptz,i = ''1 year -2 days 03:04:05.678''::interval}'::text[]) f;
+SELECT current_setting('extra_float_digits'), current_setting('DateStyle'), current_setting('IntervalStyle');
+RESET extra_float_digits;
+RESET DateStyle;
+RESET TimeZone;
+RESET IntervalStyle;
 
 DROP FOREIGN TABLE sg, sa, sf, s_child, "S G";
 DROP TABLE sh, with_policy;
