@@ -710,6 +710,13 @@ search_one_by_one(search *s)
 
 /* ---- the function */
 
+/* That the user may execute the functions that it calls, which PostgreSQL sees as it prepares to evaluate it here. */
+static void
+check_functions(const Node *expression)
+{
+	(void) ExecInitExpr(expression_planner((Expr *) copyObject(expression)), NULL);
+}
+
 static void
 begin_search(FunctionCallInfo fcinfo, search *s)
 {
@@ -739,6 +746,8 @@ begin_search(FunctionCallInfo fcinfo, search *s)
 	make_distance(s, column, text_to_cstring(PG_GETARG_TEXT_PP(4)));
 	if (!PG_ARGISNULL(5))
 		make_filter(s, text_to_cstring(PG_GETARG_TEXT_PP(5)));
+	check_functions(s->distance);
+	check_functions(s->filter);
 }
 
 /*

@@ -95,7 +95,14 @@ GRANT SELECT ON with_policy TO s_reader;
 SET ROLE s_reader;
 SELECT count(*) FROM gstore_search(NULL::sg, 'd', '{1,2,3,4,5}'::float8[], 3, '<->');
 SELECT count(*) FROM gstore_search(NULL::with_policy, 'd', '{1}'::float8[], 3, '<->');
+SELECT count(*) FROM gstore_search(NULL::sg, 'd', '{1,2,3,4,5}'::float8[], 3, '<->', 'abs(id) > 5');
 RESET ROLE;
+REVOKE EXECUTE ON FUNCTION abs(int), gstore_l1_distance(float8[], float8[]) FROM PUBLIC;
+SET ROLE s_reader;
+SELECT count(*) FROM gstore_search(NULL::sg, 'd', '{1,2,3,4,5}'::float8[], 3, '<->', 'abs(id) > 5');
+SELECT count(*) FROM gstore_search(NULL::sg, 'd', '{1,2,3,4,5}'::float8[], 3, '<+>');
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION abs(int), gstore_l1_distance(float8[], float8[]) TO PUBLIC;
 SELECT count(*) FROM gstore_search(NULL::with_policy, 'd', '{1}'::float8[], 3, '<->');
 -- Own rows, names that have to be quoted, a column that has the name of its table, operators of a schema.
 BEGIN;
