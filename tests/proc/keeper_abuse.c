@@ -57,7 +57,7 @@ static bool is_ended(int fd)
 /* What the keeper counts as a client's is its process's, so every abuser is a process. */
 typedef struct abuser {
     pid_t pid;
-    int control; /* a byte comes when it has spoken; closed: it is to end */
+    int control; /* a byte comes when it has spoken, none if it could not; closed: it is to end */
 } abuser;
 
 static void be_abuser(const fixture *s, bool (*speak)(int fd), bool must_end, int control)
@@ -70,9 +70,10 @@ static void be_abuser(const fixture *s, bool (*speak)(int fd), bool must_end, in
     if (good)
         (void)speak(fd); /* it may be closed at any moment */
     good = good && (!must_end || is_ended(fd));
-    if (good)
+    if (good) {
         (void)!send(control, "y", 1, MSG_NOSIGNAL);
-    (void)!recv(control, &byte, 1, 0);
+        (void)!recv(control, &byte, 1, 0);
+    }
     fflush(stdout);
     _exit(good ? 0 : 1);
 }
