@@ -15,7 +15,8 @@ static bool must_drain(keep_object *object, bool readers_too)
     return object->writer != NULL && gvmi_keep_writers(object->writer) > 0;
 }
 
-/* HOT: what moves, or leaves the device, will give the object more room than the plan has found. */
+/* HOT: what moves, or leaves the device, will give the object more room than the plan has found, and nobody's lease
+ * keeps the object from being moved to it. */
 static bool gains_by_waiting(const gvmi_machine *m, const keep_object *object,
                              const keep_wait *wait, const gvmi_policy_plan *plan)
 {
@@ -26,7 +27,8 @@ static bool gains_by_waiting(const gvmi_machine *m, const keep_object *object,
 
     return wait->hint == GVM_HINT_HOT && wait->thaws < KEEP_THAWS_MAX &&
            object->item.resident_bytes + plan->bring_bytes < wanted_bytes &&
-           (plan->passed_moving || device->leaving_bytes > 0 || gvmi_keep_lends_to_moving(m, device));
+           (plan->passed_moving || device->leaving_bytes > 0 || gvmi_keep_lends_to_moving(m, device)) &&
+           !gvmi_keep_leased(object);
 }
 
 /* Asks the policy, once a request, whether chunks should come before it is granted. Leases that it waits for have ended. True: not yet, the

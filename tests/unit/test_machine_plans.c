@@ -126,6 +126,23 @@ static void request_without_hint_does_not_wait_for_what_moves(void **state)
     end_fixture(&w);
 }
 
+static void hot_reader_does_not_wait_for_room_while_others_have_a_lease(void **state)
+{
+    fixture w;
+    actor *a, *b;
+    uint32_t y = 0, slot = 0;
+
+    (void)state;
+    start_moving(&w, &a, &y, 1);
+    b = join(&w, 1);
+    assert_int_equal(open_object(&w, b, "/y", 0, &slot), GVM_OK);
+    acquire(&w, a, y, GVM_LEASE_READ);
+    ask_with_hint(&w, b, slot, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    assert_true(granted(b));
+    take(&w, b, slot, GVM_LEASE_READ);
+    end_fixture(&w);
+}
+
 static void hot_request_waits_for_moves_no_longer_than_it_may(void **state)
 {
     fixture w;
@@ -263,6 +280,7 @@ int main(void)
         cmocka_unit_test(request_is_granted_where_chunks_cannot_be_brought_in),
         cmocka_unit_test(hot_request_waits_for_what_moves_just_then),
         cmocka_unit_test(request_without_hint_does_not_wait_for_what_moves),
+        cmocka_unit_test(hot_reader_does_not_wait_for_room_while_others_have_a_lease),
         cmocka_unit_test(hot_request_waits_for_moves_no_longer_than_it_may),
         cmocka_unit_test(hot_request_waits_for_a_few_moves_alone),
         cmocka_unit_test(object_that_is_closed_awaits_no_move),
