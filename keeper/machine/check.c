@@ -453,9 +453,17 @@ static bool check_thaw_waits(const gvmi_machine *m)
     for (const keep_wait *wait = m->thaw_waits; wait != NULL; wait = wait->thaw_next)
         listed += wait->awaits_thaw;
     for (const keep_object *o = m->objects; o != NULL; o = o->next) {
+        const keep_wait *first = NULL;
+
         frozen = frozen || o->lease_state == KEEP_FROZEN;
-        for (const keep_wait *wait = o->first_wait; wait != NULL; wait = wait->next)
+        for (const keep_wait *wait = o->first_wait; wait != NULL; wait = wait->next) {
+            first = first == NULL && wait->awaits_thaw ? wait : first;
+            if (first != NULL && !wait->awaits_thaw)
+                return false;
             waits += wait->awaits_thaw;
+        }
+        if (first != o->first_thaw)
+            return false;
     }
     return listed == waits && frozen;
 }

@@ -253,7 +253,7 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
     if (object->lease_state == KEEP_DRAINING && must_drain(object, alone))
         return false;
     if (plan_promotion(m, object, wait))
-        return false;
+        return object->first_wait != wait; /* others pass it */
     if (gvmi_keep_waits_for_host(wait)) {
         demote_for(m, object, wait);
         return object->lease_state != KEEP_FROZEN;

@@ -68,7 +68,8 @@
  * I17 a place's lent_bytes are those of its frames that are lent; an object's lent_chunks are those that
  *     are in one, lent_by the same by lender, and it is in the list of borrowers iff there are any; a
  *     device's leaving_bytes and wanted_bytes are what check.c says.
- * I18 a request that awaits the end of a freeze is in the list of those, and some object is FROZEN then.
+ * I18 a request that awaits the end of a freeze is in the list of those, and in its object's queue behind those
+ *     that do not; some object is FROZEN then.
  */
 #ifndef GVMI_KEEPER_MACHINE_STATE_H
 #define GVMI_KEEPER_MACHINE_STATE_H
@@ -330,7 +331,7 @@ struct keep_object {
     keep_lease_state lease_state;
     keep_opening *writer; /* EXCLUSIVE, or DRAINING out of it */
     int64_t draining_since_ns;
-    keep_wait *first_wait, *last_wait;
+    keep_wait *first_wait, *last_wait, *first_thaw; /* thaw: of those that await one, behind all others */
     uint32_t wait_count;
     bool unserved; /* in the list of those whose requests are served further in the next turns */
     keep_object *next_unserved;
@@ -770,7 +771,7 @@ keep_wait *gvmi_keep_new_wait(gvmi_machine *m, keep_client *client, keep_object 
                               keep_opening *opening, keep_wait_kind kind, uint64_t request,
                               int32_t timeout_ms);
 void gvmi_keep_end_wait(gvmi_machine *m, keep_wait *wait);
-/* The request is considered again when an object is FROZEN no more: there is one that is. */
+/* The request is considered again when an object is FROZEN no more: there is one that is. Until then others pass it. */
 void gvmi_keep_await_thaw(gvmi_machine *m, keep_wait *wait);
 void gvmi_keep_end_thaw_waits(gvmi_machine *m);
 void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening);

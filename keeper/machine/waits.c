@@ -32,16 +32,34 @@ static void note_deadline(gvmi_machine *m, const keep_wait *wait)
         m->later_wait_ns = wait->deadline_ns;
 }
 
-/* At the end of the queue; what waits for nobody's lease, an eviction or a shrink, at its head. */
+/* ---- the queue of an object */
+
+/* next NULL: at its end. */
+static void queue_before(keep_wait *wait, keep_wait *next)
+{
+    keep_object *object = wait->object;
+
+    wait->next = next;
+    wait->prev = next != NULL ? next->prev : object->last_wait;
+    *(wait->prev != NULL ? &wait->prev->next : &object->first_wait) = wait;
+    *(next != NULL ? &next->prev : &object->last_wait) = wait;
+}
+
+static void unqueue(keep_wait *wait)
+{
+    keep_object *object = wait->object;
+
+    *(wait->prev != NULL ? &wait->prev->next : &object->first_wait) = wait->next;
+    *(wait->next != NULL ? &wait->next->prev : &object->last_wait) = wait->prev;
+}
+
+/* Behind all but those that await the end of a move; what waits for nobody's lease, an eviction or a shrink, at the head. */
 static void link_wait(gvmi_machine *m, keep_wait *wait)
 {
     keep_object *object = wait->object;
     const bool first = wait->kind == KEEP_WAIT_EVICT || wait->kind == KEEP_WAIT_SHRINK;
 
-    wait->prev = first ? NULL : object->last_wait;
-    wait->next = first ? object->first_wait : NULL;
-    *(wait->prev != NULL ? &wait->prev->next : &object->first_wait) = wait;
-    *(wait->next != NULL ? &wait->next->prev : &object->last_wait) = wait;
+    queue_before(wait, first ? object->first_wait : object->first_thaw);
     object->wait_count++;
     wait->client->wait_count++;
     wait->own_next = wait->client->waits;
@@ -55,7 +73,13 @@ static void link_wait(gvmi_machine *m, keep_wait *wait)
 
 void gvmi_keep_await_thaw(gvmi_machine *m, keep_wait *wait)
 {
+    keep_object *object = wait->object;
+
     GVM_ASSERT(!wait->awaits_thaw);
+    unqueue(wait);
+    queue_before(wait, NULL);
+    if (object->first_thaw == NULL)
+        object->first_thaw = wait;
     wait->awaits_thaw = true;
     wait->thaws++;
     wait->thaw_prev = NULL;
@@ -68,6 +92,8 @@ void gvmi_keep_await_thaw(gvmi_machine *m, keep_wait *wait)
 static void unlist_thaw_wait(gvmi_machine *m, keep_wait *wait)
 {
     wait->awaits_thaw = false;
+    if (wait->object->first_thaw == wait)
+        wait->object->first_thaw = wait->next;
     *(wait->thaw_prev != NULL ? &wait->thaw_prev->thaw_next : &m->thaw_waits) = wait->thaw_next;
     if (wait->thaw_next != NULL)
         wait->thaw_next->thaw_prev = wait->thaw_prev;
@@ -76,8 +102,11 @@ static void unlist_thaw_wait(gvmi_machine *m, keep_wait *wait)
 void gvmi_keep_end_thaw_waits(gvmi_machine *m)
 {
     while (m->thaw_waits != NULL) {
-        gvmi_keep_mark(m, m->thaw_waits->object);
+        keep_object *object = m->thaw_waits->object;
+
         unlist_thaw_wait(m, m->thaw_waits);
+        object->first_thaw = NULL;
+        gvmi_keep_mark(m, object);
     }
 }
 
@@ -87,14 +116,7 @@ void gvmi_keep_end_wait(gvmi_machine *m, keep_wait *wait)
 
     if (wait->awaits_thaw)
         unlist_thaw_wait(m, wait);
-    if (wait->prev != NULL)
-        wait->prev->next = wait->next;
-    else
-        object->first_wait = wait->next;
-    if (wait->next != NULL)
-        wait->next->prev = wait->prev;
-    else
-        object->last_wait = wait->prev;
+    unqueue(wait);
     if (wait->own_prev != NULL)
         wait->own_prev->own_next = wait->own_next;
     else

@@ -143,6 +143,63 @@ static void hot_reader_does_not_wait_for_room_while_others_have_a_lease(void **s
     end_fixture(&w);
 }
 
+static void hot_request_that_waits_for_moves_keeps_nobody_waiting(void **state)
+{
+    static const gvm_lease_mode modes[] = {GVM_LEASE_READ, GVM_LEASE_WRITE};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const gvm_lease_mode mode = modes[i / 2];
+        fixture w;
+        actor *a, *b, *c;
+        uint32_t y = 0, slot = 0, other = 0;
+
+        start_moving(&w, &a, &y, 1);
+        b = join(&w, 1);
+        c = join(&w, 1);
+        assert_int_equal(open_object(&w, b, "/y", 0, &slot), GVM_OK);
+        assert_int_equal(open_object(&w, c, "/y", 0, &other), GVM_OK);
+        if (i % 2 == 1) /* all begin to wait behind it */
+            acquire(&w, c, other, GVM_LEASE_WRITE);
+        ask_with_hint(&w, a, y, mode, GVM_HINT_HOT, -1);
+        ask(&w, b, slot, GVM_LEASE_READ, i % 2 == 1 ? -1 : 0);
+        if (i % 2 == 1)
+            give(&w, c, other, GVM_LEASE_WRITE);
+        assert_true(granted(b));
+        assert_false(granted(a));
+        take(&w, b, slot, GVM_LEASE_READ);
+        give(&w, b, slot, GVM_LEASE_READ);
+        assert_false(granted(a));
+        end_jobs(&w);
+        assert_true(granted(a));
+        take(&w, a, y, mode);
+        assert_int_equal(chunks_there(&w, a, y), 4);
+        end_fixture(&w);
+    }
+}
+
+static void hot_requests_that_wait_for_moves_stay_in_their_order(void **state)
+{
+    fixture w;
+    actor *a, *b;
+    uint32_t y = 0, slot = 0;
+
+    (void)state;
+    start_moving(&w, &a, &y, 1);
+    b = join(&w, 1);
+    assert_int_equal(open_object(&w, b, "/y", 0, &slot), GVM_OK);
+    ask_with_hint(&w, a, y, GVM_LEASE_WRITE, GVM_HINT_HOT, -1);
+    ask_with_hint(&w, b, slot, GVM_LEASE_WRITE, GVM_HINT_HOT, -1);
+    assert_false(granted(a) || granted(b));
+    end_jobs(&w);
+    assert_true(granted(a));
+    assert_false(granted(b));
+    take(&w, a, y, GVM_LEASE_WRITE);
+    give(&w, a, y, GVM_LEASE_WRITE);
+    assert_true(granted(b));
+    end_fixture(&w);
+}
+
 static void hot_request_waits_for_moves_no_longer_than_it_may(void **state)
 {
     fixture w;
@@ -281,6 +338,8 @@ int main(void)
         cmocka_unit_test(hot_request_waits_for_what_moves_just_then),
         cmocka_unit_test(request_without_hint_does_not_wait_for_what_moves),
         cmocka_unit_test(hot_reader_does_not_wait_for_room_while_others_have_a_lease),
+        cmocka_unit_test(hot_request_that_waits_for_moves_keeps_nobody_waiting),
+        cmocka_unit_test(hot_requests_that_wait_for_moves_stay_in_their_order),
         cmocka_unit_test(hot_request_waits_for_moves_no_longer_than_it_may),
         cmocka_unit_test(hot_request_waits_for_a_few_moves_alone),
         cmocka_unit_test(object_that_is_closed_awaits_no_move),
