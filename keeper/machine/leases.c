@@ -5,6 +5,9 @@
 #include "keeper/machine/lend.h"
 #include "keeper/machine/probes.h"
 
+/* A plan counts as so many requests: it may look at many victims, and their openings, several times. */
+#define PLAN_REQUESTS 8u
+
 /* ---- serving the queue */
 
 /* Must the request at the head wait for leases to end? */
@@ -44,6 +47,7 @@ static bool plan_promotion(gvmi_machine *m, keep_object *object, keep_wait *wait
         wait->kind == KEEP_WAIT_SEAL || object->has_regions)
         return false; /* homes of regions stay in host memory */
     (void)gvmi_keep_sample(m, object);
+    gvmi_keep_count_served(m, PLAN_REQUESTS);
     gvmi_keep_plan_for(m, object, wait->hint == GVM_HINT_HOT, &plan);
     if (gains_by_waiting(m, object, wait, &plan)) {
         wait->considered = false;

@@ -178,6 +178,61 @@ static void growths_that_are_over_at_once_are_answered_in_turns(void **state)
     end_fixture(&w);
 }
 
+/* Requests that awaited the end of a move and were not looked at again yet. */
+static uint32_t count_unplanned(const fixture *w)
+{
+    uint32_t count = 0;
+
+    for (const keep_object *o = w->machine->objects; o != NULL; o = o->next)
+        for (const keep_wait *wait = o->first_wait; wait != NULL; wait = wait->next)
+            count += wait->thaws == 1 && !wait->awaits_thaw && !wait->considered;
+    return count;
+}
+
+/* A plan may look at many objects: it counts as several requests. */
+static void hot_requests_that_a_move_kept_waiting_are_planned_in_turns(void **state)
+{
+    const uint32_t count = 2 * KEEP_SERVED_MAX;
+    gvmi_machine_config config = small_config(4, count + 4);
+    fixture w;
+    actor *a;
+    uint32_t slot = 0;
+    char name[16];
+
+    (void)state;
+    config.objects_max = 2 * count;
+    start_fixture_as(&w, &config);
+    w.unchecked = true;
+    a = join(&w, KEEPER_UID);
+    assert_int_equal(create(&w, a, "/x", 4, 0, &slot), GVM_OK);
+    a->create_flags = GVM_OBJECT_HOST;
+    for (uint32_t i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "/y/%u", i);
+        assert_int_equal(create(&w, a, name, 1, 0, &slot), GVM_OK);
+    }
+    w.hold_jobs = true;
+    begin_evict(&w, a, "/x");
+    assert_int_equal(w.job_count, 4);
+    for (uint32_t i = 0; i < count; i++)
+        ask_with_hint(&w, a, slot - i, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    assert_int_equal(w.machine->taken[KEEP_WAITS], count);
+    assert_true(gvmi_machine_check(w.machine));
+    while (w.job_count > 1) {
+        gvmi_machine_job_done(w.machine, w.jobs[--w.job_count], GVM_OK);
+        run(&w);
+    }
+    assert_int_equal(count_unplanned(&w), 0);
+    gvmi_machine_job_done(w.machine, w.jobs[--w.job_count], GVM_OK);
+    run(&w);
+    assert_true(count_unplanned(&w) >= count - KEEP_SERVED_MAX);
+    assert_int_equal(gvmi_machine_deadline(w.machine), w.now_ns);
+    end_jobs(&w);
+    while (work(&w))
+        ;
+    assert_int_equal(w.machine->taken[KEEP_WAITS], 0);
+    end_fixture(&w);
+}
+
 /* ---- links that end together */
 
 static uint32_t count_ended_links(const fixture *w)
@@ -314,6 +369,7 @@ int main(void)
         cmocka_unit_test(requests_that_waited_too_long_are_answered_in_slices),
         cmocka_unit_test(reader_among_readers_changes_no_permit),
         cmocka_unit_test(growths_that_are_over_at_once_are_answered_in_turns),
+        cmocka_unit_test(hot_requests_that_a_move_kept_waiting_are_planned_in_turns),
         cmocka_unit_test(links_end_at_once_and_are_freed_in_turns),
         cmocka_unit_test(links_of_a_client_that_left_are_freed_with_the_machine),
         cmocka_unit_test(copy_is_given_up_without_a_look_at_those_that_were_given_up_before),
