@@ -124,7 +124,11 @@ static bool check_object_chunks(const gvmi_machine *m, const keep_object *object
         leaving += chunk->op == KEEP_OP_OUT_COPY ||
                    (chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0);
         on_device += chunk->where == KEEP_ON_DEVICE;
-        duplicate += chunk->where == KEEP_ON_DEVICE && chunk->clean && i < object->clean_end;
+        duplicate += chunk->where == KEEP_ON_DEVICE && chunk->clean;
+        if (chunk->where == KEEP_ON_DEVICE && chunk->clean && i >= object->clean_end &&
+            (chunk->op == KEEP_OP_NONE ||
+             (chunk->op == KEEP_OP_IN_MAP && chunk->unmaps == 0 && !chunk->send)))
+            return false; /* it is not found any more */
         sending += chunk->send;
         if (chunk->send && (i < object->send_first || i >= object->send_end))
             return false;

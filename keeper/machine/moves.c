@@ -44,9 +44,16 @@ static void set_chunk_where(gvmi_machine *m, keep_object *object, uint32_t index
 
     object->device_chunks -= chunk->where == KEEP_ON_DEVICE;
     object->device_chunks += where == KEEP_ON_DEVICE;
+    gvmi_keep_send_chunk(m, object, index); /* its host copy is in use until then */
     gvmi_keep_set_chunk(m, object, chunk, where, chunk->clean);
     chunk->stamp = ++m->stamps;
-    gvmi_keep_send_chunk(m, object, index);
+}
+
+/* The chunk's host copy can be given up now, perhaps. */
+static void note_spare(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
+{
+    if (chunk->clean)
+        gvmi_keep_set_chunk(m, object, chunk, (keep_where)chunk->where, true);
 }
 
 static void count_lent_leaving(gvmi_machine *m, uint32_t frame, bool more)
@@ -66,6 +73,7 @@ static void end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
         device_of(m, object)->arriving--;
     chunk->op = KEEP_OP_NONE;
     object->moving--;
+    note_spare(m, object, chunk);
     gvmi_keep_mark(m, object);
 }
 
@@ -148,6 +156,7 @@ void gvmi_keep_check_answers(gvmi_machine *m, keep_object *object, uint32_t inde
         demote_chunk(m, object, chunk);
     if (chunk->twin_frame != 0 && chunk->op != KEEP_OP_RENEW_COPY)
         release_duplicate_frame(m, chunk);
+    note_spare(m, object, chunk);
     if (chunk->waits > 0)
         return;
     switch ((keep_op)chunk->op) {

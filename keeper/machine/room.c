@@ -260,27 +260,6 @@ static bool is_duplicated(const keep_chunk *chunk)
     return chunk->clean && chunk->where == KEEP_ON_DEVICE;
 }
 
-void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk, keep_where where,
-                         bool clean)
-{
-    const uint32_t before = object->duplicate_chunks;
-
-    object->duplicate_chunks -= is_duplicated(chunk);
-    chunk->where = (uint8_t)where;
-    chunk->clean = clean;
-    if (clean && where == KEEP_ON_DEVICE) {
-        const uint32_t index = (uint32_t)(chunk - object->chunks);
-
-        object->duplicate_chunks++;
-        object->clean_end = index < object->clean_end ? object->clean_end : index + 1;
-    }
-    set_chunk_lent(m, object, chunk);
-    if (before == 0 && object->duplicate_chunks > 0)
-        list_duplicated(m, object);
-    else if (before > 0 && object->duplicate_chunks == 0)
-        unlist_duplicated(m, object);
-}
-
 /* The chunk's host copy is only a duplicate, and nobody has it mapped. */
 static bool is_spare(const keep_chunk *chunk)
 {
@@ -289,15 +268,30 @@ static bool is_spare(const keep_chunk *chunk)
             (chunk->op == KEEP_OP_IN_MAP && chunk->unmaps == 0 && !chunk->send));
 }
 
+void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk, keep_where where,
+                         bool clean)
+{
+    const uint32_t index = (uint32_t)(chunk - object->chunks), before = object->duplicate_chunks;
+
+    object->duplicate_chunks -= is_duplicated(chunk);
+    chunk->where = (uint8_t)where;
+    chunk->clean = clean;
+    object->duplicate_chunks += is_duplicated(chunk);
+    if (is_spare(chunk) && index >= object->clean_end)
+        object->clean_end = index + 1;
+    set_chunk_lent(m, object, chunk);
+    if (before == 0 && object->duplicate_chunks > 0)
+        list_duplicated(m, object);
+    else if (before > 0 && object->duplicate_chunks == 0)
+        unlist_duplicated(m, object);
+}
+
 /* The last chunk of the object that has such a copy; NULL: none has. */
 static keep_chunk *find_spare(keep_object *object)
 {
-    while (object->clean_end > 0 && !is_duplicated(&object->chunks[object->clean_end - 1]))
+    while (object->clean_end > 0 && !is_spare(&object->chunks[object->clean_end - 1]))
         object->clean_end--;
-    for (uint32_t i = object->clean_end; i-- > 0;)
-        if (is_spare(&object->chunks[i]))
-            return &object->chunks[i];
-    return NULL;
+    return object->clean_end > 0 ? &object->chunks[object->clean_end - 1] : NULL;
 }
 
 /* Gives up one such copy, of whichever object is found first. */

@@ -317,10 +317,10 @@ struct keep_object {
     uint32_t chunk_count;  /* made and known to clients */
     uint32_t chunk_places; /* of chunks[]: with those being made */
     keep_chunk *chunks;
-    uint32_t device_chunks;             /* of chunk_count, where == KEEP_ON_DEVICE */
-    uint32_t duplicate_chunks;          /* of them, those that are clean */
-    uint32_t clean_end;                 /* these are below it */
-    uint32_t lent_chunks;               /* of chunk_count, in memory that other devices lend */
+    uint32_t device_chunks;    /* of chunk_count, where == KEEP_ON_DEVICE */
+    uint32_t duplicate_chunks; /* of them, those that are clean */
+    uint32_t clean_end;   /* of them, those whose host copy can be given up (room.c) are below it */
+    uint32_t lent_chunks; /* of chunk_count, in memory that other devices lend */
     uint32_t lent_by[GVMI_DEVICES_MAX]; /* of them, by lender */
     bool in_failed; /* the last copy of one of them to its device: recalled ones go to the host until a request has one copied */
     keep_object *borrowers_prev, *borrowers_next; /* while there are any */

@@ -360,6 +360,46 @@ static void copy_is_given_up_without_a_look_at_those_that_were_given_up_before(v
     end_fixture(&w);
 }
 
+/* Copies that clients are to unmap yet are not looked at again either, until they have. */
+static void copy_is_given_up_without_a_look_at_those_that_are_mapped(void **state)
+{
+    fixture w;
+    actor *a, *b;
+    uint32_t x = 0, slot = 0;
+    keep_chunk *chunks;
+
+    (void)state;
+    start_fixture(&w, 8, 4);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 4, 0, &x), GVM_OK);
+    assert_int_equal(evict(&w, a, "/x"), 4 * CHUNK);
+    chunks = w.machine->objects->chunks;
+    a->deaf = true;
+    ask_with_hint(&w, a, x, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    for (int i = 0; i < 4; i++)
+        assert_true(chunks[i].op == KEEP_OP_IN_MAP && chunks[i].clean && chunks[i].unmaps == 1);
+    b->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create(&w, b, "/y", 1, 0, &slot), GVM_OK);
+    assert_int_equal(info(&w, b, slot).host_bytes, 0);
+    w.unchecked = true;
+    chunks[1].unmaps = 0; /* it looks as if they had */
+    assert_int_equal(create(&w, b, "/z", 1, 0, &slot), GVM_OK);
+    assert_true(chunks[1].clean);
+    chunks[1].unmaps = 1;
+    w.unchecked = false;
+    a->deaf = false;
+    say_unmapped(&w, a, &a->maps[2]);
+    assert_true(chunks[a->unanswered[2].message.tail.chunks[0].index].op == KEEP_OP_IN_MAP);
+    assert_int_equal(create(&w, b, "/u", 1, 0, &slot), GVM_OK);
+    assert_int_equal(info(&w, b, slot).host_bytes, CHUNK);
+    while (a->unanswered_count > 0)
+        say_mapped(&w, a, &a->unanswered[0].message.body.MAP);
+    assert_int_equal(create(&w, b, "/v", 1, 0, &slot), GVM_OK);
+    assert_int_equal(info(&w, b, slot).host_bytes, CHUNK);
+    end_fixture(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +413,7 @@ int main(void)
         cmocka_unit_test(links_end_at_once_and_are_freed_in_turns),
         cmocka_unit_test(links_of_a_client_that_left_are_freed_with_the_machine),
         cmocka_unit_test(copy_is_given_up_without_a_look_at_those_that_were_given_up_before),
+        cmocka_unit_test(copy_is_given_up_without_a_look_at_those_that_are_mapped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
