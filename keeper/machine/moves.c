@@ -468,12 +468,19 @@ bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object)
     return begun;
 }
 
-bool gvmi_keep_room_comes(const gvmi_machine *m)
+bool gvmi_keep_device_room_comes(const keep_device *device, uint64_t bytes)
+{
+    return device->leaving_bytes > 0 &&
+           gvmi_keep_room_bytes(&device->place) + device->leaving_bytes >= bytes;
+}
+
+bool gvmi_keep_room_comes(const gvmi_machine *m, uint64_t bytes)
 {
     bool moves = m->ahead_jobs > 0;
 
     for (uint32_t d = 0; d < m->config.device_count; d++)
-        moves = moves || m->devices[d].leaving_bytes > 0 || m->devices[d].arriving > 0;
+        moves = moves || m->devices[d].arriving > 0 ||
+                gvmi_keep_device_room_comes(&m->devices[d], bytes);
     return moves;
 }
 

@@ -75,11 +75,11 @@ static void serve_room(gvmi_machine *m, keep_device *device)
         frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
         if (frame == 0)
             gvmi_keep_recall_wanted(m, device);
-        if (frame == 0 && device->leaving_bytes > 0)
+        if (frame == 0 && gvmi_keep_device_room_comes(device, object->chunk_bytes))
             return; /* some will be free soon */
         if (frame == 0 && grows)
             frame = gvmi_keep_take_away_frame(m, object, &make);
-        if (frame == 0 && grows && (gvmi_keep_room_comes(m) || m->marked != NULL))
+        if (frame == 0 && grows && (gvmi_keep_room_comes(m, object->chunk_bytes) || m->marked != NULL))
             return; /* an object that is marked may be freed, too */
         if (frame == 0 && grows && put_moves_first(device))
             continue;

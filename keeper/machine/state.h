@@ -746,8 +746,7 @@ bool gvmi_keep_leased(const keep_object *object);
 /* Of a DRAINING object: is there a lease yet that was there when the permits were withdrawn? All looks
  * together cost one walk over the openings. */
 bool gvmi_keep_drains(keep_object *object);
-/* Reports to the policy the acquires that took the fast path, of all openings or of one. True:
- * there were some since. */
+/* Reports to the policy the acquires that took the fast path, of all openings or of one. True: there were some since. */
 bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);
 bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening);
 /* Takes the permits of a SHARED or EXCLUSIVE object away. */
@@ -864,8 +863,9 @@ void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t chun
                              bool make);
 /* The chunk, with an IN, does not come in. */
 void gvmi_keep_stay(gvmi_machine *m, keep_object *object, keep_chunk *chunk);
-/* Will frames of a device or the host come free, or host copies be of no need, by themselves? */
-bool gvmi_keep_room_comes(const gvmi_machine *m);
+/* Will the device have room for so many bytes when what leaves it has left? Will any, or host copies be of no need? */
+bool gvmi_keep_device_room_comes(const keep_device *device, uint64_t bytes);
+bool gvmi_keep_room_comes(const gvmi_machine *m, uint64_t bytes);
 bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
 /* All clients to which the chunk's new place was sent have answered, perhaps. */
 void gvmi_keep_check_answers(gvmi_machine *m, keep_object *object, uint32_t chunk);

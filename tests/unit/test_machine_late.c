@@ -78,6 +78,36 @@ static void opening_beyond_16_of_an_object_is_refused(void **state)
     end_fixture(&w);
 }
 
+/* A chunk for which what leaves the device is too little keeps nobody from the room that there is. */
+static void chunk_that_gets_no_room_by_moves_does_not_wait_for_them(void **state)
+{
+    actor *c, *d;
+    pair p;
+
+    (void)state;
+    start_pair(&p, 4, 1, 0, OWNER, 0);
+    c = join(&p.w, OWNER);
+    d = join(&p.w, OWNER);
+    assert_int_equal(grow(&p.w, p.a, p.a_slot, 3 * CHUNK), GVM_OK);
+    map_object(&p.w, p.b, p.b_slot);
+    p.b->deaf = true;
+    begin_evict_bytes(&p.w, p.a, "/x", CHUNK);
+    assert_int_equal(p.w.machine->devices[0].leaving_bytes, CHUNK);
+    c->create_chunk_bytes = 4 * CHUNK;
+    assert_int_equal(create_of(&p.w, c, "/large", 1, 1, 0, 0), GVM_E_NOSPACE);
+    assert_int_equal(create_of(&p.w, d, "/small", 1, 1, 0, 0), GVM_OK);
+    assert_int_equal(last(d)->head.type, GVMI_WIRE_OPENED);
+    c->create_chunk_bytes = 2 * CHUNK; /* of this size there is room soon */
+    c->latest.head.type = 0;
+    close_slot(&p.w, d, d->slot);
+    assert_int_equal(create_of(&p.w, c, "/medium", 1, 1, 0, 0), GVM_OK);
+    assert_int_equal(last(c)->head.type, 0);
+    p.b->deaf = false;
+    say_mapped(&p.w, p.b, p.b->map);
+    assert_int_equal(last(c)->head.type, GVMI_WIRE_OPENED);
+    end_fixture(&p.w);
+}
+
 /* ---- who is late */
 
 static bool something_unread;
@@ -322,6 +352,7 @@ int main(void)
         cmocka_unit_test(growth_to_a_size_that_is_reached_tells_the_size_before_it_is_answered),
         cmocka_unit_test(seal_of_what_is_sealed_tells_it_before_it_is_answered),
         cmocka_unit_test(opening_beyond_16_of_an_object_is_refused),
+        cmocka_unit_test(chunk_that_gets_no_room_by_moves_does_not_wait_for_them),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
         cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
         cmocka_unit_test(client_that_could_not_be_sent_its_map_is_not_late),
