@@ -3,7 +3,8 @@
  *     query_search [CASES [SEED]]
  *
  * Goal: each distance is within its bound of the exact one, whatever the elements, their number and where rows begin; the bound
- * of a list is the entry that sorting finds; no row that is left out of the nearest ones is nearer than one of these, beyond the bounds of both. Method: random rows and queries, some with infinities, NaN, zeros and
+ * of a list is the entry that sorting finds; no row that is left out of the nearest ones is nearer than one of these, beyond the bounds of both,
+ * or an earlier equal one. Method: random rows and queries, some with infinities, NaN, zeros and
  * subnormals, some so small or large that floats cannot hold their squares; sums in long double on the CPU. Lists have few different words, so that many begin alike.
  */
 #include <math.h>
@@ -82,8 +83,8 @@ static bool download(void)
 
 typedef struct drawn {
     gquery_distance p;
-    uint32_t rows, size; /* bytes of an element */
-    bool special;
+    uint32_t rows, size;   /* bytes of an element */
+    bool special, repeats; /* repeats: half of the rows are those of earlier ones */
     double row_scale, query_scale;
 } drawn;
 
@@ -189,6 +190,7 @@ static void draw_rows(drawn *d)
     d->size = sizes[d->p.elements];
     d->p.stride = d->size == 0 ? (d->p.count + 7) / 8 : d->size * d->p.count;
     d->special = draw(8) == 0;
+    d->repeats = draw(4) == 0;
     d->row_scale = draw(3) == 0 ? draw_scale() : 1;
     d->query_scale = draw(2) == 0 ? d->row_scale : draw_scale();
     d->rows = (uint32_t)draw(ROWS_MAX + 1);
@@ -203,6 +205,9 @@ static void draw_rows(drawn *d)
         else
             for (uint32_t i = 0; i < d->p.count; i++)
                 draw_element(d, mirror + VALUES_AT + r * d->p.stride + i * d->size);
+    for (uint32_t r = 1; r < d->rows && d->repeats; r++)
+        memmove(mirror + VALUES_AT + r * d->p.stride,
+                mirror + VALUES_AT + (draw(2) == 0 ? draw(r) : r) * d->p.stride, d->p.stride);
     d->p.query_bytes = (d->p.stride + 15) / 16 * 16;
     if (d->size == 0)
         draw_bits(d, mirror + QUERY_AT, d->p.query_bytes);
@@ -419,6 +424,20 @@ static bool check_entries(const many *m, const uint8_t *query, const int64_t *en
                  (unsigned long long)m->k);
 }
 
+/* Of equal rows the first ones are nearest. */
+static bool check_repeats(const many *m, const bool *seen)
+{
+    const uint8_t *rows = mirror + VALUES_AT;
+
+    for (uint32_t r = 0; r < m->d.rows; r++)
+        for (uint32_t later = r + 1; later < m->d.rows && m->d.repeats && counts(m, r) && !seen[r];
+             later++)
+            if (seen[later] &&
+                memcmp(rows + r * m->d.p.stride, rows + later * m->d.p.stride, m->d.p.stride) == 0)
+                return WRONG("row %u is there and not %u, which is equal", later, r);
+    return true;
+}
+
 static bool check_query(many *m, uint64_t i)
 {
     const uint8_t *query = mirror + POINTS_AT + i * m->d.p.query_bytes;
@@ -427,7 +446,8 @@ static bool check_query(many *m, uint64_t i)
 
     memcpy(&m->d.p.query_square, mirror + SQUARES_AT + 8 * i, 8);
     if (!check_entries(m, query, (const int64_t *)(mirror + KEPT_AT) + i * m->k * 2, seen, &most,
-                       &most_bound))
+                       &most_bound) ||
+        !check_repeats(m, seen))
         return false;
     for (uint32_t r = 0; r < m->d.rows; r++) {
         double bound;
