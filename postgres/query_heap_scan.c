@@ -177,6 +177,7 @@ typedef struct join_state
 	uint32			 rows_most; /* of the next batch */
 	int64			 batches;	/* that the GPU has done; for EXPLAIN */
 	gstore_view		 views[GQUERY_TABLES_MAX];
+	gstore_view		 run_views[GQUERY_TABLES_MAX]; /* the same, and what a run adds in its context */
 	gstore_request	 request;
 	gstore_run		 run;
 	gstore_late		*late; /* of a batch's joined rows; NULL: there are no such columns */
@@ -264,16 +265,17 @@ run_batch(join_state *state)
 	bool		  done;
 
 	state->views[0].rows = state->views[0].live_rows = gstore_row_batch_count(state->outer->batch);
+	memcpy(state->run_views, state->views, sizeof state->views);
 	state->request = (gstore_request){.compiled = state->compiled,
 									  .context = state->css.ss.ps.ps_ExprContext,
 									  .batch = state->outer->batch,
-									  .view = state->views,
+									  .view = state->run_views,
 									  .inner = state->relations + 1,
 									  .inner_count = state->inner_count};
 	done = gstore_run_begin(&state->run, &state->request);
 	if (done && returns_rows(state)) /* no column of an outer row is one of these */
 		state->late = gstore_late_create(state->compiled, state->query.keys, state->relations,
-										 state->views);
+										 state->run_views);
 	MemoryContextSwitchTo(old);
 	return done;
 }

@@ -12,7 +12,7 @@ kind=${1:-}
 case $kind in regress | isolation) shift ;; *) sed -n '2,6s/^# //p' "$0" >&2; exit 2 ;; esac
 BUILD=$(cd "${BUILD:-$project/build}" && pwd) || exit 2
 pg_config=${PG_CONFIG:-pg_config}
-export BUILD
+export BUILD MALLOC_PERTURB_=165 # what is freed is overwritten
 . "$here/private.sh"
 # Without autovacuum plans do not depend on when they are made. Where a test sets enable_sort off local plans have such costs that they would be
 # compiled, which takes most of its time. From 16 on PostgreSQL sorts before aggregates that ask for an order, so that plans differ.

@@ -141,6 +141,18 @@ SELECT count(*) FROM (SELECT f.x FROM f_h f JOIN a_g a ON f.k = a.k OFFSET 0) j;
 RESET ROLE;
 DROP OWNED BY heap_reader;
 DROP ROLE heap_reader;
+-- Several batches, with an inner table whose deleted rows are a bitmap on the device; each batch builds its own hash table.
+CREATE TABLE w_h AS SELECT i AS k FROM generate_series(1, 200000) i;
+CREATE FOREIGN TABLE w_g (k int) SERVER gstore_fdw;
+INSERT INTO w_g SELECT k FROM w_h;
+DELETE FROM w_g WHERE k % 3 = 0;
+ANALYZE w_g;
+BEGIN;
+INSERT INTO w_g VALUES (-1);
+SELECT count(*), count(*) FILTER (WHERE k % 3 = 0) FROM (SELECT w.k FROM w_h o JOIN w_g w ON o.k = w.k OFFSET 0) j;
+ROLLBACK;
+DROP FOREIGN TABLE w_g;
+DROP TABLE w_h;
 -- Where it costs more than it saves, the GPU is not chosen.
 RESET gstore_fdw.gpu_startup_cost;
 RESET gstore_fdw.gpu_instruction_cost;
