@@ -108,14 +108,16 @@ static Datum
 state_of_floats(const gstore_accumulator *a, int64 count, const uint64 *state)
 {
 	const uint64 *words = state + a->at[GQUERY_MOMENTS_F64];
-	double		  values[4], sum, squares;
+	double		  values[4], sum, square, squares;
 
 	if ((a->wanted & 1u << GQUERY_MOMENTS_F64) == 0)
 		return gstore_state_of_floats(count, float_sum_of(a, state), get_float8_nan());
 	memcpy(values, words, sizeof values);
 	sum = (a->wanted & 1u << GQUERY_SUM_F64) != 0 ? float_sum_of(a, state)
 												  : values[1] * (double) count + values[2];
-	squares = values[3] - values[2] * values[2] / (double) count;
+	square = values[2] * values[2];
+	/* The square may be infinite; the quotient is at most the sum of squares. */
+	squares = values[3] - (isinf(square) ? values[2] / (double) count * values[2] : square / (double) count);
 	if (isfinite(squares) && isinf(sum))
 		float_overflow_error(); /* of numbers, as PostgreSQL adds them up, too */
 	if (!isfinite(squares))

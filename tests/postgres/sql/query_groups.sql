@@ -167,6 +167,8 @@ SELECT same('SELECT k, six(var_pop(f8)), six(stddev(f4)), six(variance(f8) FILTE
 SELECT same('SELECT stddev(f8), var_pop(f8) FROM q WHERE id = 1'), same('SELECT stddev(f8), var_pop(f8) FROM q WHERE id < 0'), same('SELECT var_pop(7.5::float8), stddev(0::float8), stddev(''-0''::float8) FROM q'), same('SELECT k, stddev(f8), var_pop(f8), count(f8) FROM q WHERE k > 999 GROUP BY k ORDER BY k'), same('SELECT stddev(f8 * 1e200) FROM q WHERE k < 1000');
 -- A sum that overflows is an error, also where all values are one.
 SELECT same('SELECT var_pop(1e308 + id * 0::float8) FROM q WHERE id < 10'), same('SELECT k % 2, stddev(1e308 + id * 0::float8) FROM q WHERE id < 30 GROUP BY 1'), same('SELECT var_pop(1e308 + id * 0::float8) FROM q WHERE id = 1');
+-- Differences from the first value whose sum has an infinite square, but finite squares.
+SELECT same('SELECT six(var_pop(CASE WHEN id = 1 THEN 0::float8 ELSE 1e153::float8 END) / 1e300) FROM q WHERE id < 22'), same('SELECT k2 < 9, six(stddev(CASE WHEN id = 1 THEN 0::float8 ELSE 1e153::float8 END) / 1e150) FROM q WHERE id < 22 GROUP BY 1');
 -- Decimals and uuid, which is two words: as keys, in an order, with DISTINCT.
 ALTER TABLE gh ADD n numeric(12, 2), ADD u uuid;
 UPDATE gh SET n = CASE WHEN id % 17 <> 0 THEN (id * 7919 % 2000 - 1000) / 8.0 END, u = CASE WHEN id % 19 <> 0 THEN md5((id % 40)::text)::uuid END;
