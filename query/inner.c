@@ -48,6 +48,9 @@ static bool check_build(gquery_query *q, gquery_inner *inner, uint32_t t)
         return gquery_refuse(q, problem);
     if (!shape.built || shape.keys != q->shape.join_keys[t])
         return gquery_refuse(q, "an inner table has other keys than its join");
+    for (uint32_t i = 0; i < inner->c.query.program.column_count; i++)
+        if (inner->c.query.program.columns[i].table != 0)
+            return gquery_refuse(q, "the program of an inner table has a column of something else");
     return true;
 }
 

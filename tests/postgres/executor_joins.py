@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 
@@ -634,6 +635,11 @@ class Lies:
             at = write_join(client, token, self.ROWS)
             change_build(client, at, code_of(at, 1) + 4, 2)  # two keys
             expect_verb(client.ask(), "ERROR", "XX000")
+            for table, form in ((2**32 - 1, "GQUERY_F64"), (2**32 - 2, "GQUERY_I64")):  # a distance, a group
+                at = write_join(client, token, self.ROWS) + Program.columns.offset
+                for field, value in (("table", table), ("form", N[form])):
+                    struct.pack_into("<I", client.map, at + getattr(Column, field).offset, value)
+                expect_verb(client.ask(), "ERROR", "XX000")
             # Of a table that is not as the query has it.
             write_join(client, token, self.ROWS)
             client.window.tables[1].rows = self.ROWS + 1
