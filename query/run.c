@@ -587,25 +587,35 @@ static bool check_query(gquery_query *q)
            gquery_texts_check(q) && gquery_inner_check(q);
 }
 
-/* Bytes that a row's searches for patterns compare at most, by the average length of its texts. */
-static double pattern_steps(const gquery_query *q)
+/* Whether the instruction looks at all bytes of a text, and how often at most. */
+static uint64_t times_through_text(const gquery_program *p, const gquery_instruction *i)
+{
+    const uint32_t first = (uint32_t)i->value, count = (uint32_t)(i->value >> 32);
+    const uint32_t kind = i->b & GQUERY_TEXT_KIND;
+    uint64_t times = kind == GQUERY_TEXT_CHARACTERS ||
+                     (i->b & (GQUERY_TEXT_TRIMMED | GQUERY_TEXT_ASCII)) != 0;
+
+    for (uint32_t k = 0; k < count && kind == GQUERY_TEXT_LIKE; k++)
+        times += (uint64_t)p->values[first + k] >> 32; /* bytes of its pieces */
+    return times;
+}
+
+/* Bytes of texts that a row's instructions look at or compare at most, by the average length of its texts. */
+static double text_steps(const gquery_query *q)
 {
     const gquery_program *p = q->program;
     double steps = 0;
 
     for (uint32_t at = 0; at < p->code_count; at++) {
         const gquery_instruction *i = &p->code[at];
-        const uint32_t first = (uint32_t)i->value, count = (uint32_t)(i->value >> 32);
         const gquery_source *texts = &q->scan.sources[i->a];
-        uint64_t pattern = 0, rows = 1;
+        uint64_t rows = 1;
 
-        if (i->op != GQUERY_TEXT || (i->b & GQUERY_TEXT_KIND) != GQUERY_TEXT_LIKE)
+        if (i->op != GQUERY_TEXT)
             continue;
-        for (uint32_t k = 0; k < count; k++)
-            pattern += (uint64_t)p->values[first + k] >> 32;
         if (texts->form != GQUERY_TEXT_FIXED && q->c->query.tables[texts->table].rows > 0)
             rows = q->c->query.tables[texts->table].rows;
-        steps += (double)pattern * (double)texts->bytes / (double)rows;
+        steps += (double)times_through_text(p, i) * (double)texts->bytes / (double)rows;
     }
     return steps;
 }
@@ -613,7 +623,7 @@ static double pattern_steps(const gquery_query *q)
 /* With joins fewer, as each of their rows goes on as often as it has matches. */
 static uint64_t first_unit(const gquery_query *q)
 {
-    const double steps = pattern_steps(q);
+    const double steps = text_steps(q);
     const uint64_t unit = q->device->info.software ? UNIT_SOFT
                           : q->shape.grouped       ? UNIT_GROUPS
                                                    : UNIT_GPU;

@@ -877,6 +877,27 @@ class Texts:
             wait_until("the connection is closed", lambda: len(descriptors(pid)) == before - 2, limit_s=5)
             expect(other.run(token, rows, COUNT, columns=(ID,)), [(0, rows)], "count(*)")
 
+    def lengths_that_would_take_long_end_soon_after_their_backends(self, server):
+        """Of texts below 1 MiB, many times."""
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw OPTIONS (format 'arrow')")
+        server.sql("INSERT INTO ft SELECT i, repeat('\u00e9', 450000) FROM generate_series(1, 64) i")
+        token = server.sql("SELECT gstore_export('ft')")
+        length = op("TEXT", 0, N["GQUERY_TEXT_CHARACTERS"] | N["GQUERY_TEXT_UTF8"])
+        add = op("ADD", 0, N["GQUERY_ARITHMETIC_I64"])
+        lengths = [length] + [length, add] * 240 + [aggregate(0, "SUM_I64")], 2
+        columns = ((1, 25, "GQUERY_TEXT_OFFSETS"),)
+        with Client(server) as other:
+            with Client(server) as client:
+                expect(client.run(token, 64, ([length, aggregate(0, "SUM_I64")], 2), columns=columns)[0][1], 64 * 450000, "characters")
+                expect(other.run(token, 64, COUNT, columns=(ID,)), [(0, 64)], "count(*)")
+                pid = executor_pid(server)
+                before = len(descriptors(pid))
+                client.write(token, 64, lengths, columns=columns)
+                client.send("RUN")
+                time.sleep(1.5)  # it runs
+            wait_until("the connection is closed", lambda: len(descriptors(pid)) == before - 2, limit_s=5)
+            expect(other.run(token, 64, COUNT, columns=(ID,)), [(0, 64)], "count(*)")
+
     def patterns_that_would_take_for_ever_are_no_room_and_end_no_other_query(self, server):
         token, rows = self._make_long(server)
         with Client(server) as client, Client(server) as other:
