@@ -177,10 +177,10 @@ typedef struct join_state
 	uint32			 rows_most; /* of the next batch */
 	int64			 batches;	/* that the GPU has done; for EXPLAIN */
 	gstore_view		 views[GQUERY_TABLES_MAX];
-	gstore_view		 run_views[GQUERY_TABLES_MAX]; /* the same, and what a run adds in its context */
-	gstore_request	 request;
-	gstore_run		 run;
-	gstore_late		*late; /* of a batch's joined rows; NULL: there are no such columns */
+	gstore_view	   run_views[GQUERY_TABLES_MAX]; /* the same, and what a run adds in its context */
+	gstore_request request;
+	gstore_run	   run;
+	gstore_late	  *late; /* of a batch's joined rows; NULL: there are no such columns */
 } join_state;
 
 static bool

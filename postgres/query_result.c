@@ -117,7 +117,8 @@ state_of_floats(const gstore_accumulator *a, int64 count, const uint64 *state)
 												  : values[1] * (double) count + values[2];
 	square = values[2] * values[2];
 	/* The square may be infinite; the quotient is at most the sum of squares. */
-	squares = values[3] - (isinf(square) ? values[2] / (double) count * values[2] : square / (double) count);
+	squares = values[3] -
+		(isinf(square) ? values[2] / (double) count * values[2] : square / (double) count);
 	if (isfinite(squares) && isinf(sum))
 		float_overflow_error(); /* of numbers, as PostgreSQL adds them up, too */
 	if (!isfinite(squares))

@@ -855,48 +855,30 @@ class Texts:
         piece = b"a" * 4000 + b"b"
         client.write(token, rows, ([op("TEXT", 0, "GQUERY_TEXT_LIKE", 1 << 32), op("FILTER"), aggregate(0, "COUNT_ROWS")], 1), columns=((1, 25, "GQUERY_TEXT_OFFSETS"),))
         words = [len(piece) << 32 | 1, *struct.unpack(f"<{(len(piece) + 7) // 8}Q", piece.ljust((len(piece) + 7) // 8 * 8, b"\0"))]
-        program = client.window.program
-        program.value_count, program.values[: len(words)] = len(words), words
+        client.window.program.value_count, client.window.program.values[: len(words)] = len(words), words
 
-    def _make_long(self, server, rows=64):
-        server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw OPTIONS (format 'arrow')")
-        server.sql(f"INSERT INTO ft SELECT i, repeat('a', 2000000) FROM generate_series(1, {rows}) i")
+    def _write_lengths(self, client, token, rows):
+        """The length in characters of each of the texts, 241 times."""
+        length = op("TEXT", 0, N["GQUERY_TEXT_CHARACTERS"] | N["GQUERY_TEXT_UTF8"])
+        client.write(token, rows, ([length, *[length, op("ADD", 0, "GQUERY_ARITHMETIC_I64")] * 240, aggregate(0, "SUM_I64")], 2), columns=((1, 25, "GQUERY_TEXT_OFFSETS"),))
+
+    def _make_long(self, server, text="repeat('a', 2000000)", rows=64):
+        server.sql(f"DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw OPTIONS (format 'arrow'); INSERT INTO ft SELECT i, {text} FROM generate_series(1, {rows}) i")
         return server.sql("SELECT gstore_export('ft')"), rows
 
-    def patterns_that_would_take_for_ever_end_soon_after_their_backends(self, server):
-        token, rows = self._make_long(server)
-        with Client(server) as other:
-            with Client(server) as client:
-                expect(client.run(token, rows, COUNT, columns=(ID,)), [(0, rows)], "count(*)")
+    def programs_that_would_take_long_end_soon_after_their_backends(self, server):
+        for write, text in ((self._write_slow, "repeat('a', 2000000)"), (self._write_lengths, "repeat('\u00e9', 450000)")):
+            token, rows = self._make_long(server, text)
+            with Client(server) as other:
+                with Client(server) as client:
+                    for connected in (client, other):
+                        expect(connected.run(token, rows, COUNT, columns=(ID,)), [(0, rows)], "count(*)")
+                    before = len(descriptors(pid := executor_pid(server)))
+                    write(client, token, rows)
+                    client.send("RUN")
+                    time.sleep(1.5)  # it runs
+                wait_until("the connection is closed", lambda: len(descriptors(pid)) == before - 2, limit_s=5)
                 expect(other.run(token, rows, COUNT, columns=(ID,)), [(0, rows)], "count(*)")
-                pid = executor_pid(server)
-                before = len(descriptors(pid))
-                self._write_slow(client, token, rows)
-                client.send("RUN")
-                time.sleep(1.5)  # it runs
-            wait_until("the connection is closed", lambda: len(descriptors(pid)) == before - 2, limit_s=5)
-            expect(other.run(token, rows, COUNT, columns=(ID,)), [(0, rows)], "count(*)")
-
-    def lengths_that_would_take_long_end_soon_after_their_backends(self, server):
-        """Of texts below 1 MiB, many times."""
-        server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw OPTIONS (format 'arrow')")
-        server.sql("INSERT INTO ft SELECT i, repeat('\u00e9', 450000) FROM generate_series(1, 64) i")
-        token = server.sql("SELECT gstore_export('ft')")
-        length = op("TEXT", 0, N["GQUERY_TEXT_CHARACTERS"] | N["GQUERY_TEXT_UTF8"])
-        add = op("ADD", 0, N["GQUERY_ARITHMETIC_I64"])
-        lengths = [length] + [length, add] * 240 + [aggregate(0, "SUM_I64")], 2
-        columns = ((1, 25, "GQUERY_TEXT_OFFSETS"),)
-        with Client(server) as other:
-            with Client(server) as client:
-                expect(client.run(token, 64, ([length, aggregate(0, "SUM_I64")], 2), columns=columns)[0][1], 64 * 450000, "characters")
-                expect(other.run(token, 64, COUNT, columns=(ID,)), [(0, 64)], "count(*)")
-                pid = executor_pid(server)
-                before = len(descriptors(pid))
-                client.write(token, 64, lengths, columns=columns)
-                client.send("RUN")
-                time.sleep(1.5)  # it runs
-            wait_until("the connection is closed", lambda: len(descriptors(pid)) == before - 2, limit_s=5)
-            expect(other.run(token, 64, COUNT, columns=(ID,)), [(0, 64)], "count(*)")
 
     def patterns_that_would_take_for_ever_are_no_room_and_end_no_other_query(self, server):
         token, rows = self._make_long(server)
