@@ -3,7 +3,6 @@
 #include "keeper/machine/lend.h"
 
 #define LEND_BYTES (256ull << 20) /* of an object, in a look: it gets no lease meanwhile */
-#define PLAN_TRIES 8u             /* objects that a look tries to move, of each device */
 
 /* ---- lent memory */
 
@@ -72,26 +71,6 @@ static void demote_over_budget(gvmi_machine *m, keep_device *device)
     gvmi_keep_take_victims(m, NULL, &plan);
 }
 
-typedef bool may_move(const keep_object *object);
-
-/* Freezes the object that gains most by having so much room, of those that may and are not leased. NULL: there is none. */
-static keep_object *freeze_planned(gvmi_machine *m, keep_device *device, uint64_t room_bytes,
-                                   may_move *may, gvmi_policy_plan *plan)
-{
-    keep_object *passed_over[PLAN_TRIES], *object = NULL;
-    unsigned count = 0;
-
-    while (count < PLAN_TRIES && (object = gvmi_keep_plan_next(m, device, room_bytes, plan)) != NULL &&
-           !(may(object) && !gvmi_keep_leased(object) && gvmi_keep_freeze(m, object))) {
-        object->item.pinned = true; /* for the next plan */
-        passed_over[count++] = object;
-        object = NULL;
-    }
-    while (count > 0)
-        passed_over[--count]->item.pinned = false;
-    return object;
-}
-
 static bool may_promote(const keep_object *object)
 {
     return object->first_wait == NULL && !object->has_regions && !object->in_failed;
@@ -101,8 +80,8 @@ static bool may_promote(const keep_object *object)
 static bool promote_planned(gvmi_machine *m, keep_device *device)
 {
     gvmi_policy_plan plan;
-    keep_object *object = freeze_planned(m, device, gvmi_keep_own_room_bytes(m, device, UINT64_MAX),
-                                         may_promote, &plan);
+    keep_object *object = gvmi_keep_freeze_planned(
+        m, device, gvmi_keep_own_room_bytes(m, device, UINT64_MAX), may_promote, &plan);
 
     if (object == NULL)
         return false;
@@ -124,7 +103,8 @@ static void lend_planned(gvmi_machine *m, keep_device *device)
 {
     const uint64_t bytes = gvmi_keep_settled_bytes(m, device);
     gvmi_policy_plan plan;
-    keep_object *object = bytes > 0 ? freeze_planned(m, device, bytes, may_borrow, &plan) : NULL;
+    keep_object *object = bytes > 0 ? gvmi_keep_freeze_planned(m, device, bytes, may_borrow, &plan)
+                                    : NULL;
 
     if (object == NULL)
         return;

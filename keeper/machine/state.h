@@ -25,8 +25,7 @@
  *   policy.c    which objects are kept on the device
  *   actions.c   what an event leaves to be done
  *
- * Each calls only those that are below it in this list. check.c checks the invariants below; probes.h has the
- * probes for tracing.
+ * Each calls only those that are below it in this list. check.c checks the invariants below; probes.h: for tracing.
  *
  * An event handler changes what it must and marks objects as needing another look; gvmi_keep_settle()
  * then looks until nothing changes any more. So no function calls itself through others.
@@ -781,9 +780,11 @@ void gvmi_keep_expire_waits_of(gvmi_machine *m, const keep_client *client);
 /* ---- plans.c */
 /* What the policy would bring in, without victims that are leased. */
 void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan);
-/* Likewise: the object that gains most, or NULL; and what is to go if so much must. */
-keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, uint64_t room_bytes,
-                                 gvmi_policy_plan *plan);
+/* Likewise: freezes the object that gains most by so much room, of those that may and are not leased. NULL: none. */
+typedef bool keep_may_move(const keep_object *object);
+keep_object *gvmi_keep_freeze_planned(gvmi_machine *m, keep_device *device, uint64_t room_bytes,
+                                      keep_may_move *may, gvmi_policy_plan *plan);
+/* Likewise: what is to go if so much must. */
 void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes,
                            gvmi_policy_plan *plan);
 

@@ -330,6 +330,46 @@ static void object_that_a_look_passed_over_gives_room_to_others(void **state)
     end_fixture(&w);
 }
 
+/* Of /v, which is leased, and /u one is to go; all of /y is on the host. Returns how much of it a HOT lease brings in. */
+static uint64_t bring_in_place_of_leased(uint32_t openings_of_leased)
+{
+    fixture w;
+    actor *a;
+    uint32_t y = 0, v = 0, u = 0, openings;
+    keep_object *leased;
+    uint64_t chunks;
+
+    start_fixture(&w, 4, 8);
+    a = join(&w, 1);
+    a->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create(&w, a, "/y", 2, 0, &y), GVM_OK);
+    a->create_flags = 0;
+    assert_int_equal(create(&w, a, "/v", 2, 0, &v), GVM_OK);
+    leased = w.machine->objects;
+    assert_int_equal(create(&w, a, "/u", 2, 0, &u), GVM_OK);
+    acquire(&w, a, v, GVM_LEASE_READ);
+    for (int i = 0; i < 4; i++)
+        map_object(&w, a, u); /* /v goes first */
+    openings = leased->opening_count;
+    w.unchecked = true;
+    leased->opening_count += openings_of_leased;
+    ask_with_hint(&w, a, y, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    leased->opening_count = openings;
+    w.unchecked = false;
+    assert_true(granted(a));
+    take(&w, a, y, GVM_LEASE_READ);
+    chunks = chunks_there(&w, a, y);
+    end_fixture(&w);
+    return chunks;
+}
+
+static void plan_is_not_made_again_after_many_looks_at_openings(void **state)
+{
+    (void)state;
+    assert_int_equal(bring_in_place_of_leased(0), 2);
+    assert_int_equal(bring_in_place_of_leased(KEEP_LOOKS_MAX / 2), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +385,7 @@ int main(void)
         cmocka_unit_test(object_that_is_closed_awaits_no_move),
         cmocka_unit_test(leased_object_that_gains_most_does_not_keep_others_from_the_room),
         cmocka_unit_test(object_that_a_look_passed_over_gives_room_to_others),
+        cmocka_unit_test(plan_is_not_made_again_after_many_looks_at_openings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
