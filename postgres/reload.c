@@ -5,6 +5,7 @@
 
 #include "access/relation.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
 #include "executor/spi.h"
@@ -12,6 +13,7 @@
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
+#include "storage/procarray.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -379,6 +381,15 @@ find_waited(const EState *estate, Oid relation)
 	return w;
 }
 
+/* To be copied at once. In a parallel plan's leader, which chooses for its workers, GetLatestSnapshot() is an error. */
+static Snapshot
+latest_snapshot(void)
+{
+	static SnapshotData data = {.snapshot_type = SNAPSHOT_MVCC};
+
+	return IsInParallelMode() ? GetSnapshotData(&data) : GetLatestSnapshot();
+}
+
 Snapshot
 gstore_register_snapshot(Relation relation, Snapshot snapshot, EState *estate)
 {
@@ -394,8 +405,8 @@ gstore_register_snapshot(Relation relation, Snapshot snapshot, EState *estate)
 	if (IsolationUsesXactSnapshot())
 		gstore_fail_reloaded();
 	if (waited == NULL && estate != NULL)
-		waited = note_waited(estate, oid, GetLatestSnapshot());
-	latest = RegisterSnapshot(waited != NULL ? RestoreSnapshot(waited->snapshot) : GetLatestSnapshot());
+		waited = note_waited(estate, oid, latest_snapshot());
+	latest = RegisterSnapshot(waited != NULL ? RestoreSnapshot(waited->snapshot) : latest_snapshot());
 	latest->curcid = snapshot->curcid;
 	return latest;
 }

@@ -302,6 +302,8 @@ class Source:
         server.sql("CREATE TABLE gate AS SELECT generate_series(1, 100) AS id")
         server.sql("CREATE FOREIGN TABLE ft (id int, v real[] OPTIONS (length '1')) SERVER gstore_fdw OPTIONS (source 'SELECT id, ARRAY[id] FROM public.gate'); INSERT INTO ft VALUES (0)")
         server.sql("CREATE TABLE parent (id int, v real[]); ALTER FOREIGN TABLE ft INHERIT parent")
+        server.sql("CREATE TABLE heap AS SELECT generate_series(1, 100000) AS id; ANALYZE heap")
+        parallel = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0"
         many = "(SELECT array_agg(n) FROM generate_series(-2000, 1998, 2) n)"  # more than a program on the GPU has room for, which is known when it runs
         texts = {
             "by the local plan": f"SELECT count(*) FROM ft WHERE id = ANY ({many}::int[])",
@@ -313,6 +315,8 @@ class Source:
             "near vectors, 1024 at a time": "SELECT count(DISTINCT query) FROM gstore_search(NULL::ft, 'v', (SELECT array_agg(ARRAY[n::real]) FROM generate_series(1, 1100) n), 1, '<->')",
             "near vectors, by a call for each": "SELECT count(query) FROM generate_series(1, 3) n, gstore_search(NULL::ft, 'v', ARRAY[n::real], 1, '<->')",
             "of a child near vectors": "SELECT count(DISTINCT query) FROM gstore_search(NULL::parent, 'v', '{{1},{2},{3}}'::real[], 1, '<->')",
+            "in a parallel plan": f"{parallel}; SET gstore_fdw.gpu_joins = off; SELECT count(*) FROM heap JOIN ft USING (id)",
+            "in a parallel plan, joined on the GPU": f"{parallel}; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off; SELECT count(*) FROM heap JOIN ft USING (id)",
         }
         sessions = [server.session() for _ in texts]
         for session in sessions:
@@ -326,11 +330,11 @@ class Source:
             server.wait_for("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
             for session, text in zip(sessions, texts.values()):  # the loader waits for its lock for 10 s
                 session.begin(text)
-            server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft|gstore_search'", str(len(texts)))
+            server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ '(FROM|JOIN) ft|gstore_search'", str(len(texts)))
             holder.sql("COMMIT")
-            for session, name, rows in zip(sessions, texts, ("50", "100 98 96", "3 2 1 0 0", "98 99 100", "100|100|3", "3", "1100", "3", "3")):
+            for session, name, rows in zip(sessions, texts, ("50", "100 98 96", "3 2 1 0 0", "98 99 100", "100|100|3", "3", "1100", "3", "3", "100", "100")):
                 expect(session.finish(), rows, f"rows {name}, queries on the GPU {local}")
-        server.sql("DROP FOREIGN TABLE ft; DROP TABLE gate, parent")
+        server.sql("DROP FOREIGN TABLE ft; DROP TABLE gate, parent, heap")
 
     def source_that_fails_is_logged_once_and_tried_again(self, server):
         server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.later'); INSERT INTO ft VALUES (0)")
