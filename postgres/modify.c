@@ -52,7 +52,7 @@ gstore_begin_writing(Relation relation)
 {
 	gstore_pending *pending;
 
-	(void) gstore_reload_await(relation);
+	(void) gstore_reload_await(relation, NULL);
 	LockRelation(relation, ShareUpdateExclusiveLock);
 	CheckForSerializableConflictIn(relation, NULL, InvalidBlockNumber);
 	pending = gstore_pending_begin(relation);

@@ -312,8 +312,18 @@ is_awaited(Oid relation)
 	return view.lost && is_load_due(relation) && gstore_table_source(relation) != NULL;
 }
 
+/* That the rows were lost, and have not come by then. NULL: until now. */
+static bool
+sees_loss(Oid relation, Snapshot snapshot)
+{
+	gstore_view view;
+
+	gstore_look(relation, snapshot, GSTORE_DEAD_NOT_WANTED, &view);
+	return view.lost && !view.outdated;
+}
+
 bool
-gstore_reload_await(Relation relation)
+gstore_reload_await(Relation relation, Snapshot snapshot)
 {
 	const Oid oid = RelationGetRelid(relation);
 	bool	  waited = false;
@@ -330,15 +340,17 @@ gstore_reload_await(Relation relation)
 		ConditionVariableCancelSleep();
 		CHECK_FOR_INTERRUPTS();
 	}
-	return waited;
+	return waited ||
+		(snapshot != NULL && sees_loss(oid, snapshot) && !sees_loss(oid, NULL) &&
+		 gstore_table_source(oid) != NULL);
 }
 
-/* A statement's snapshot of a table that it has waited for. Lives in the statement's memory. */
+/* A statement's snapshot of a table whose rows were lost when it began. Lives in the statement's memory. */
 typedef struct waited_table
 {
-	const EState		 *estate;
-	Oid					  relation;
-	char				 *snapshot; /* serialized */
+	const EState *estate;
+	Oid			  relation;
+	char *snapshot; /* that sees rows which have come since, serialized; NULL: the statement's own */
 	struct waited_table	 *next;
 	MemoryContextCallback ending;
 } waited_table;
@@ -355,20 +367,23 @@ forget_waited(void *argument)
 	*at = (*at)->next;
 }
 
-static waited_table *
+/* snapshot: NULL: its own. */
+static void
 note_waited(EState *estate, Oid relation, Snapshot snapshot)
 {
 	waited_table *w = MemoryContextAllocZero(estate->es_query_cxt, sizeof *w);
 
 	w->estate = estate;
 	w->relation = relation;
-	w->snapshot = MemoryContextAlloc(estate->es_query_cxt, EstimateSnapshotSpace(snapshot));
-	SerializeSnapshot(snapshot, w->snapshot);
+	if (snapshot != NULL)
+	{
+		w->snapshot = MemoryContextAlloc(estate->es_query_cxt, EstimateSnapshotSpace(snapshot));
+		SerializeSnapshot(snapshot, w->snapshot);
+	}
 	w->next = waited_tables;
 	waited_tables = w;
 	w->ending = (MemoryContextCallback){.func = forget_waited, .arg = w};
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &w->ending);
-	return w;
 }
 
 static const waited_table *
@@ -390,42 +405,79 @@ latest_snapshot(void)
 	return IsInParallelMode() ? GetSnapshotData(&data) : GetLatestSnapshot();
 }
 
+/* A part of a statement may be executed once more. */
+static EState *
+statement_of(EState *estate)
+{
+	while (estate != NULL && estate->es_epq_active != NULL)
+		estate = estate->es_epq_active->parentestate;
+	return estate;
+}
+
+/* Of a table that nothing is noted of. */
+static Snapshot
+await_snapshot(Relation relation, Snapshot snapshot, EState *statement)
+{
+	Snapshot latest = NULL;
+
+	if (!gstore_wait_for_source)
+		return snapshot;
+	if (gstore_reload_await(relation, snapshot))
+	{
+		if (IsolationUsesXactSnapshot())
+			gstore_fail_reloaded();
+		latest = latest_snapshot();
+	}
+	if (statement != NULL && (latest != NULL || sees_loss(RelationGetRelid(relation), snapshot)))
+		note_waited(statement, RelationGetRelid(relation), latest);
+	return latest != NULL ? latest : snapshot;
+}
+
+static Snapshot
+register_command(Snapshot snapshot, CommandId command)
+{
+	const Snapshot registered = RegisterSnapshot(snapshot);
+
+	registered->curcid = command;
+	return registered;
+}
+
 Snapshot
 gstore_register_snapshot(Relation relation, Snapshot snapshot, EState *estate)
 {
-	const Oid			oid = RelationGetRelid(relation);
-	const waited_table *waited;
-	Snapshot			latest;
+	EState			   *statement = statement_of(estate);
+	const waited_table *waited = find_waited(statement, RelationGetRelid(relation));
+	Snapshot			chosen = snapshot;
 
-	while (estate != NULL && estate->es_epq_active != NULL) /* a part of the statement is executed once more */
-		estate = estate->es_epq_active->parentestate;
-	waited = find_waited(estate, oid);
-	if (waited == NULL && !gstore_reload_await(relation))
-		return RegisterSnapshot(snapshot);
-	if (IsolationUsesXactSnapshot())
-		gstore_fail_reloaded();
-	if (waited == NULL && estate != NULL)
-		waited = note_waited(estate, oid, latest_snapshot());
-	latest = RegisterSnapshot(waited != NULL ? RestoreSnapshot(waited->snapshot) : latest_snapshot());
-	latest->curcid = snapshot->curcid;
-	return latest;
+	if (waited == NULL)
+		chosen = await_snapshot(relation, snapshot, statement);
+	else if (waited->snapshot != NULL)
+		chosen = RestoreSnapshot(waited->snapshot);
+	return register_command(chosen, snapshot->curcid);
+}
+
+/* The newest one is noted first. */
+static const waited_table *
+find_newest(const EState *statement, const Relation *relations, int count)
+{
+	for (const waited_table *w = waited_tables; w != NULL; w = w->next)
+		for (int i = 0; i < count && w->estate == statement && w->snapshot != NULL; i++)
+			if (relations[i] != NULL && RelationGetRelid(relations[i]) == w->relation)
+				return w;
+	return NULL;
 }
 
 Snapshot
 gstore_register_snapshots(const Relation *relations, int count, EState *estate)
 {
-	Snapshot snapshot = RegisterSnapshot(estate->es_snapshot);
+	const Snapshot		own = estate->es_snapshot;
+	const waited_table *newest;
 
 	for (int i = 0; i < count; i++)
-	{
-		const Snapshot before = snapshot;
-
-		if (relations[i] == NULL)
-			continue;
-		snapshot = gstore_register_snapshot(relations[i], before, estate);
-		UnregisterSnapshot(before);
-	}
-	return snapshot;
+		if (relations[i] != NULL)
+			UnregisterSnapshot(gstore_register_snapshot(relations[i], own, estate));
+	newest = find_newest(statement_of(estate), relations, count);
+	return register_command(newest != NULL ? RestoreSnapshot(newest->snapshot) : own, own->curcid);
 }
 
 void
@@ -455,7 +507,7 @@ gstore_look_now(Oid relation, gstore_dead dead, gstore_view *view)
 	{
 		const Relation table = table_open(relation, AccessShareLock);
 
-		if (gstore_reload_await(table) && IsolationUsesXactSnapshot())
+		if (gstore_reload_await(table, GetActiveSnapshot()) && IsolationUsesXactSnapshot())
 			gstore_fail_reloaded();
 		table_close(table, AccessShareLock);
 		if (!IsolationUsesXactSnapshot())

@@ -17,18 +17,18 @@
 extern void gstore_reload_look(void);
 
 /*
- * Waits for the table's rows, if the setting says so. True: they have come since the caller's snapshot was taken. The
- * caller does not hold the writers' lock, or need not.
+ * Waits for the table's rows, if the setting says so. True: it has waited, or they have come since the snapshot was taken, which may
+ * be NULL. The caller does not hold the writers' lock, or need not.
  */
-extern bool gstore_reload_await(Relation relation);
+extern bool gstore_reload_await(Relation relation, Snapshot snapshot);
 
 /*
- * The snapshot, registered; or, of a statement that has waited for the table's rows, a newer one with the same command: as a
- * writer that has waited, it sees them at READ COMMITTED. So do all scans of the table that have the same estate; NULL: there
- * are no others.
+ * The snapshot, registered; or, of a statement that waits for the table's rows, a newer one with the same command, if they have come
+ * since: as a writer that has waited, it sees them at READ COMMITTED. So do all scans of the table that have the same estate; NULL:
+ * there are no others.
  */
 extern Snapshot gstore_register_snapshot(Relation relation, Snapshot snapshot, EState *estate);
-/* Likewise the statement's, one for several tables; NULL among these is none. */
+/* Likewise the statement's, one for several tables, which sees the rows of all; NULL among these is none. */
 extern Snapshot gstore_register_snapshots(const Relation *relations, int count, EState *estate);
 
 /* ERROR (40001): of a statement that has waited, with a snapshot that does not see the rows and must be kept. */

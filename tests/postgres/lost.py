@@ -336,6 +336,52 @@ class Source:
                 expect(session.finish(), rows, f"rows {name}, queries on the GPU {local}")
         server.sql("DROP FOREIGN TABLE ft; DROP TABLE gate, parent, heap")
 
+    def rows_that_came_while_a_statement_ran_are_seen(self, server):
+        server.sql("CREATE TABLE gate AS SELECT generate_series(1, 100) AS id")
+        server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.gate'); INSERT INTO ft VALUES (0)")
+        holder, reader, repeatable, other = (server.session() for _ in range(4))
+        holder.sql("SELECT pg_advisory_lock(1); BEGIN; LOCK gate")
+        terminate(server)
+        server.wait_for("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+        for session, wait in ((reader, "on"), (repeatable, "on"), (other, "off")):
+            session.sql(f"SET gstore_fdw.wait_for_source = {wait}")
+        for session in (repeatable, other):
+            session.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM gstore_fdw_keeper_info")
+        reader.begin("SELECT (SELECT count(*) FROM ft), (SELECT count(*) FROM ft WHERE id > 50) FROM pg_advisory_lock_shared(1)")
+        server.wait_for("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", "1")
+        holder.sql("COMMIT")
+        server.wait_for("SELECT count(*) FROM ft", "100")
+        holder.sql("SELECT pg_advisory_unlock(1)")
+        expect(reader.finish(), "100|50", "rows for who would have waited")
+        expect(other.sql("SELECT count(*) FROM ft; COMMIT"), "0", "rows for who would not")
+        repeatable.begin("SELECT count(*) FROM ft")
+        expect(repeatable.error(), "40001", "SQLSTATE")
+        server.sql("DROP FOREIGN TABLE ft; DROP TABLE gate")
+
+    def joined_tables_that_came_one_after_the_other_are_seen_together(self, server):
+        for name in ("a", "b"):
+            server.sql(f"CREATE TABLE gate_{name} AS SELECT generate_series(1, 100) AS id")
+            server.sql(f"CREATE FOREIGN TABLE ft_{name} (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.gate_{name}'); INSERT INTO ft_{name} VALUES (0)")
+        holders = {name: server.session() for name in ("a", "b")}
+        for name, holder in holders.items():
+            holder.sql(f"BEGIN; LOCK gate_{name}")
+        terminate(server)
+        waits = "SELECT relation::regclass FROM pg_locks WHERE NOT granted"
+        server.wait_for(f"SELECT count(*) FROM ({waits}) w", "1")
+        first = server.sql(waits)[-1]
+        last = "ab".replace(first, "")
+        reader = server.session()
+        reader.sql("SET gstore_fdw.wait_for_source = on; SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; SET enable_async_append = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_nestloop = off")
+        text = f"SELECT count(*) FROM ft_{first} UNION ALL SELECT count(x.id) FROM ft_{last} x LEFT JOIN ft_{first} y ON x.id = y.id"
+        expect("GPU Join: " in reader.sql("EXPLAIN (COSTS OFF) " + text), True, "the join is on the GPU")
+        reader.begin(text)
+        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'UNION ALL'", "1")
+        holders[first].sql("COMMIT")
+        server.wait_for(f"SELECT count(*) FROM ({waits} AND relation = 'gate_{last}'::regclass) w", "1")
+        holders[last].sql("COMMIT")
+        expect(reader.finish().split(), ["100", "100"], "rows of the first table, and of the join")
+        server.sql("DROP FOREIGN TABLE ft_a, ft_b; DROP TABLE gate_a, gate_b")
+
     def source_that_fails_is_logged_once_and_tried_again(self, server):
         server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.later'); INSERT INTO ft VALUES (0)")
         said = 'relation "public.later" does not exist'
