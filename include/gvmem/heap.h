@@ -91,6 +91,10 @@ enum {
  * Returns non-zero if it is worth trying again; after 64 times the request fails all the same. */
 typedef int (*gvm_heap_exhausted)(gvm_heap *heap, uint64_t wanted_bytes, void *arg);
 
+/* Called around what a request does that finds memory short, which may wait for streams: with begins 1, then 0, in its thread, any number of
+ * times. No lock is held. For a program that holds a lock of its own around requests. Of the heap it may ask for information, and set the limit. */
+typedef void (*gvm_heap_waits)(gvm_heap *heap, int begins, void *arg);
+
 /* Zero means default in every other member. */
 typedef struct gvm_heap_options {
     size_t struct_size; /* in: sizeof(gvm_heap_options) */
@@ -111,6 +115,8 @@ typedef struct gvm_heap_options {
     /* With keep_bytes 0: what is free is kept at least so long, in milliseconds, however much is asked for meanwhile.
      * Longer holds more memory and commits less anew: for a training whose steps differ in size, a time of many steps. */
     uint32_t decay_ms;
+    gvm_heap_waits waits; /* or NULL */
+    void *waits_arg;
 } gvm_heap_options;
 
 /* gvm_heap_options_init(): all defaults. */

@@ -115,10 +115,24 @@ static bool call_shortage_callback(gvm_heap *heap, room *r, uint64_t wanted_byte
     return again;
 }
 
+/* Says that the request begins to wait, or has waited. Called without the lock. */
+static void call_waits(gvm_heap *heap, bool begins)
+{
+    gvm_error error;
+
+    if (heap->request_waits == NULL)
+        return;
+    error = gvmi_error_save();
+    gvmi_unlock(&heap->lock);
+    heap->request_waits(heap, begins, heap->request_waits_arg);
+    gvmi_lock(&heap->lock);
+    gvm_error_restore(&error);
+}
+
 /* One more round to make room: what is free at once; what is free once streams have passed it (or kernels have ended,
  * where the driver waits for those), as long as that gives something; what the program frees. False: there is none
  * left. The lock is released meanwhile. */
-static bool free_memory_for_request(gvm_heap *heap, room *r, uint64_t wanted_bytes)
+static bool make_room(gvm_heap *heap, room *r, uint64_t wanted_bytes)
 {
     const bool at_limit = heap->committed_bytes + wanted_bytes > heap->limit_bytes;
     const bool first = r->shortage.rounds == 0;
@@ -144,6 +158,16 @@ static bool free_memory_for_request(gvm_heap *heap, room *r, uint64_t wanted_byt
         given += reclaim_process_memory(heap, wanted_bytes, may_wait);
     gvmi_shortage_note(&r->shortage, given);
     return true;
+}
+
+static bool free_memory_for_request(gvm_heap *heap, room *r, uint64_t wanted_bytes)
+{
+    bool more;
+
+    call_waits(heap, true);
+    more = make_room(heap, r, wanted_bytes);
+    call_waits(heap, false);
+    return more;
 }
 
 /* Once: idle memory goes before memory reaches a new peak. */

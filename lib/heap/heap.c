@@ -87,6 +87,8 @@ static gvm_status read_heap_options(const gvm_heap_options *options, gvm_heap *h
     heap->interval_ns = gvmi_now_ns();
     heap->exhausted = full.exhausted;
     heap->exhausted_arg = full.exhausted_arg;
+    heap->request_waits = full.waits;
+    heap->request_waits_arg = full.waits_arg;
     return GVM_OK;
 }
 

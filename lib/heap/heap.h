@@ -331,6 +331,8 @@ struct gvm_heap {
     uint64_t segment_bytes, limit_bytes, keep_bytes, shelf_bytes;
     gvm_heap_exhausted exhausted;
     void *exhausted_arg;
+    gvm_heap_waits request_waits;
+    void *request_waits_arg;
     gvmi_arena plain, *arenas; /* arenas: the streams' */
     uint64_t idle_number; /* a counter: a new one when a chunk becomes idle, and when a block begins to wait */
     gvmi_segment *spare_usual, *spare_lone;

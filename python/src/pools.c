@@ -44,7 +44,7 @@ device_state pools_devices[DEVICES_MAX];
 static block *buckets[1u << BUCKET_BITS];
 static block *late; /* frees that wait for the end of a capture: of each capture one, by next_capture; behind it the others, by next */
 static unsigned open_pools;
-static pthread_mutex_t limit_locks[DEVICES_MAX]; /* see alloc_within_limit(); taken before the lock */
+static pthread_mutex_t limit_locks[DEVICES_MAX]; /* see alloc_in_share(); taken before the lock */
 static pools_options chosen = {.limit_bytes = 0};
 static atomic_size_t late_count; /* of captures; looked at without the lock */
 static atomic_bool is_child;
@@ -123,12 +123,16 @@ static gvm_status grant_heap(gvm_heap *heap, int peer)
     return status;
 }
 
-static gvm_status make_heap_locked(const device_state *d, bool captured, gvm_heap **heap)
+static void let_limit_go(gvm_heap *heap, int begins, void *arg);
+
+static gvm_status make_heap_locked(device_state *d, bool captured, gvm_heap **heap)
 {
     gvm_heap_options options = gvm_heap_options_init();
     gvm_status status;
 
     options.limit_bytes = d->limit_bytes == 0 ? GVM_BYTES_NONE : d->limit_bytes;
+    options.waits = let_limit_go;
+    options.waits_arg = d;
     if (captured) {
         options.flags = GVM_HEAP_KEEP;
     } else {
@@ -563,27 +567,54 @@ static gvm_status share_limit(device_state *d, gvm_heap *heap, bool *several)
     return status;
 }
 
-/* What a heap may have depends on what others have, until it has it: one request of a device at a time. What others have idle is
- * given back when it is missing; not in a capture, which no wait may come into. */
-static gvm_status alloc_within_limit(int device, block *b)
+static _Thread_local bool has_limit; /* the thread holds the lock of a limit, and makes a request of a heap */
+
+/* While a request waits others may have theirs, of this heap or another one; what they have taken is missing from its share then. */
+static void let_limit_go(gvm_heap *heap, int begins, void *arg)
 {
-    device_state *d = &pools_devices[device];
+    device_state *d = arg;
+    pthread_mutex_t *lock = &limit_locks[d - pools_devices];
     gvm_status status;
     bool several;
 
-    pthread_mutex_lock(&limit_locks[device]);
-    status = share_limit(d, b->heap, &several);
+    if (!has_limit)
+        return;
+    if (begins) {
+        pthread_mutex_unlock(lock);
+        return;
+    }
+    pthread_mutex_lock(lock);
+    status = share_limit(d, heap, &several);
+    (void)status; /* the heap is there */
+}
+
+/* What a heap may have depends on what others have, until it has it: one request of a device at a time. */
+static gvm_status alloc_in_share(device_state *d, block *b, bool *several)
+{
+    pthread_mutex_t *lock = &limit_locks[d - pools_devices];
+    gvm_status status;
+
+    pthread_mutex_lock(lock);
+    has_limit = true;
+    status = share_limit(d, b->heap, several);
     if (status == GVM_OK)
         status = alloc_in_heap(b);
-    if (status == GVM_E_NOSPACE && several && b->heap != b->of->captured) {
-        status = pools_for_heaps(device, (pool_id){0, 0}, false, trim_heap, NULL);
-        if (status == GVM_OK)
-            status = share_limit(d, b->heap, &several);
-        if (status == GVM_OK)
-            status = alloc_in_heap(b);
-    }
-    pthread_mutex_unlock(&limit_locks[device]);
+    has_limit = false;
+    pthread_mutex_unlock(lock);
     return status;
+}
+
+/* What others have idle is given back when it is missing; not in a capture, which no wait may come into. */
+static gvm_status alloc_within_limit(int device, block *b)
+{
+    device_state *d = &pools_devices[device];
+    bool several;
+    gvm_status status = alloc_in_share(d, b, &several);
+
+    if (status != GVM_E_NOSPACE || !several || b->heap == b->of->captured)
+        return status;
+    status = pools_for_heaps(device, (pool_id){0, 0}, false, trim_heap, NULL);
+    return status == GVM_OK ? alloc_in_share(d, b, &several) : status;
 }
 
 static int alloc_block(int device, uint64_t bytes, void *stream, bool is_unordered, void **out)

@@ -421,6 +421,43 @@ static void callback_that_never_helps_is_left_alone_in_the_end(void **state)
     assert_int_equal(asked, 64);
 }
 
+static int waits_begun, waits_ended;
+
+static void count_waits(gvm_heap *which, int begins, void *arg)
+{
+    gvm_heap_info now = {.struct_size = sizeof now};
+
+    assert_ptr_equal(arg, &waits_begun);
+    assert_int_equal(gvm_heap_get_info(which, &now), GVM_OK); /* no lock is held */
+    assert_int_equal(waits_begun, waits_ended + !begins);
+    if (begins)
+        waits_begun++;
+    else
+        waits_ended++;
+    if (!begins && waits_ended == 1)
+        assert_int_equal(gvm_heap_set_limit(which, 8 * MIB), GVM_OK);
+}
+
+static void request_that_makes_room_says_when(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options,
+                                      .limit_bytes = 2 * MIB,
+                                      .waits = count_waits,
+                                      .waits_arg = &waits_begun};
+    void *ptr = NULL;
+
+    (void)state;
+    remake(&options);
+    waits_begun = waits_ended = 0;
+    release(alloc(1 * MIB));
+    assert_int_equal(waits_begun, 0);
+    assert_int_equal(gvm_heap_alloc(heap, 8 * MIB, &ptr), GVM_OK); /* under the limit that is set then */
+    assert_int_equal(waits_ended, 1);
+    assert_int_equal(gvm_heap_alloc(heap, 8 * MIB, &ptr), GVM_E_NOSPACE);
+    assert_true(waits_begun > 1 && waits_begun == waits_ended);
+    check();
+}
+
 /* ---- streams */
 
 static void *alloc_on(CUstream stream, size_t bytes)
@@ -906,6 +943,7 @@ int main(void)
         TEST(device_that_is_full_is_said_so),
         TEST(callback_makes_room),
         TEST(callback_that_never_helps_is_left_alone_in_the_end),
+        TEST(request_that_makes_room_says_when),
         TEST(stream_takes_again_what_it_freed_though_it_is_busy),
         TEST(memory_of_a_busy_stream_does_not_go_back),
         TEST(stream_with_work_is_not_ended_within_a_time),

@@ -4,6 +4,7 @@
  */
 #include "tests/unit/pools_fixture.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
@@ -776,6 +777,77 @@ static void frees_that_wait_for_a_capture_cost_a_look_each(void **state)
     assert_int_equal(run_in_child(free_many_late, NULL, false), 0);
 }
 
+/* ---- a limit */
+
+static int takes_stream(void *own, void *stream)
+{
+    return own == stream;
+}
+
+static void drop_nothing(void *arg)
+{
+    (void)arg;
+}
+
+static atomic_bool has_waited;
+static _Thread_local bool is_waiter;
+
+/* In the place of the library's, for what is loaded: says when a request has waited. */
+GVM_API gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes, const char *tag,
+                                        gvm_stream stream, void **out)
+{
+    gvm_status (*call)(gvm_heap *, size_t, const char *, gvm_stream, void **), status;
+
+    *(void **)&call = dlsym(loaded, "gvm_heap_alloc_async");
+    status = call(heap, size_bytes, tag, stream, out);
+    if (is_waiter)
+        atomic_store(&has_waited, true);
+    return status;
+}
+
+static void *take_twelve(void *unused)
+{
+    (void)unused;
+    is_waiter = true;
+    return take(12 << 20, 0, p.b);
+}
+
+static int64_t count_retries(void)
+{
+    pool_stats stats;
+
+    return calls->stats(0, &stats) == 0 ? stats.retries : -1;
+}
+
+/* Of 16 MiB a pool had 12, which it waits for: what it freed is used by a stream with work. The first pool has the others meanwhile. */
+static int wait_within_limit(void *arg)
+{
+    const pool_id other = {7, 0};
+    pthread_t waiter;
+    void *of_other;
+
+    (void)arg;
+    end_child_after(60);
+    CHILD_EXPECT(load_all() && calls->set_limit(0, 16 << 20) == 0);
+    CHILD_EXPECT(calls->begin(0, other, (pool_filter){takes_stream, drop_nothing, p.b}) == 0);
+    CHILD_EXPECT(take(1 << 20, 0, p.a) != NULL && (of_other = take(12 << 20, 0, p.b)) != NULL);
+    CHILD_EXPECT(calls->use(of_other, p.c) == 0 && hold(p.c, 1) && give(of_other));
+    CHILD_EXPECT(pthread_create(&waiter, NULL, take_twelve, NULL) == 0);
+    while (count_retries() == 0)
+        pause_ms(1);
+    CHILD_EXPECT(take(1 << 20, 0, p.a) != NULL && !atomic_load(&has_waited));
+    CHILD_EXPECT(calls->set_limit(0, 16 << 20) == 0 && !atomic_load(&has_waited));
+    open_gate(1);
+    CHILD_EXPECT(pthread_join(waiter, &of_other) == 0 && of_other != NULL);
+    return 0;
+}
+
+static void request_that_waits_within_a_limit_holds_up_no_other(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(wait_within_limit, NULL, false), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -792,6 +864,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(heap_of_a_graph_ends_with_its_pool_and_blocks),
         cmocka_unit_test(memory_of_a_graph_stays_on_shortage),
         cmocka_unit_test(blocks_are_reached_by_devices_that_were_granted_it),
+        cmocka_unit_test(request_that_waits_within_a_limit_holds_up_no_other),
     };
 
     if (argc != 3)
