@@ -184,8 +184,7 @@ list_tables(gstore_table_key **out)
 
 	(void) gstore_dsa();
 	*out = palloc(sizeof(gstore_table_key) * (Size) gstore_tables_max);
-	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	gstore->record_stale = false;
+	LWLockAcquire(gstore->lock, LW_SHARED);
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)
 		if (has_rows(table))
@@ -198,6 +197,7 @@ static void
 note_recorded(const gstore_table_key *keys, int count)
 {
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	gstore->record_stale = false;
 	for (int i = 0; i < count; i++)
 	{
 		gstore_table *table = gstore_find_table_of(keys[i], false);
@@ -279,18 +279,21 @@ write_record(const gstore_table_key *keys, uint32 count, int level)
 	return durable_rename(temporary, RECORD_PATH, level) == 0;
 }
 
-void
+bool
 gstore_record_tables(int level)
 {
 	gstore_table_key *keys;
 	int				  count;
+	bool			  written;
 
 	LWLockAcquire(gstore->record_lock, LW_EXCLUSIVE);
 	count = list_tables(&keys);
-	if (write_record(keys, (uint32) count, level))
+	written = write_record(keys, (uint32) count, level);
+	if (written)
 		note_recorded(keys, count);
 	LWLockRelease(gstore->record_lock);
 	pfree(keys);
+	return written;
 }
 
 /* NULL: it is of another version, or not as it was written. */

@@ -32,8 +32,8 @@ extern uint32 gstore_begin_epoch(bool *lost);
 /* Forgets all versions, and notes which tables had rows. xid: of a transaction that ends after this. */
 extern void gstore_lose_versions(TransactionId xid);
 
-/* Writes the file anew, durably. level: of failures. */
-extern void gstore_record_tables(int level);
+/* Writes the file anew, durably. level: of failures; then false, and a file that was stale stays so. */
+extern bool gstore_record_tables(int level);
 
 /* How many tables it names; in the postmaster. */
 extern int gstore_count_recorded(void);

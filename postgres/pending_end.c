@@ -60,7 +60,7 @@ commit_table(gstore_pending *p)
 	gstore_add_version(p->relation, &p->state, deleted, p->changes, &recorded);
 	p->versioned = true;
 	if (!recorded)
-		gstore_record_tables(ERROR);
+		(void) gstore_record_tables(ERROR);
 	note_write(p);
 }
 

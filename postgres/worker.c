@@ -398,9 +398,10 @@ publish_report(void)
 static void
 forget_versions(void)
 {
+	static bool failed = false; /* the latest try, which the log reports */
+
 	gstore_forget_old_versions();
-	if (gstore->record_stale)
-		gstore_record_tables(LOG);
+	failed = gstore->record_stale && !gstore_record_tables(failed ? DEBUG1 : LOG);
 }
 
 /* At once, not with the next start: who looks in between sees the loss and waits for no keeper. */

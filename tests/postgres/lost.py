@@ -209,6 +209,22 @@ class Lost:
         server.start()
         expect_usable(server, 0)
 
+    def record_that_could_not_be_written_is_written_later(self, server):
+        """Though nothing changes any more: a table that was emptied meanwhile is not taken for a lost one. The log has one line."""
+        fill(server, 10)
+        temporary, said = server.folder / "data/gstore.tables.tmp", 'could not create file "gstore.tables.tmp"'
+        tables, before = "SELECT get_byte(pg_read_binary_file('gstore.tables'), 4)", server.log().count(said)
+        named = int(server.sql(tables))
+        temporary.mkdir()
+        server.sql("TRUNCATE ft")
+        server.wait_log(said, before)
+        time.sleep(1)  # for more tries
+        temporary.rmdir()
+        server.wait_for(tables, str(named - 1))
+        expect(server.log().count(said), before + 1, "lines in the log")
+        restart(server)
+        expect(server.sql("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft"), "0", "rows of the table that was emptied")
+
     def damaged_record_of_tables_is_reported_and_the_server_starts(self, server):
         path = server.folder / "data/gstore.tables"
         for damage in (lambda text: text[:-1], lambda text: text + b"x", lambda text: b"x" + text[1:], lambda text: text[:12] + b"xxxx" + text[16:], lambda text: b""):
