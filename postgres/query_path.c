@@ -825,8 +825,14 @@ gstore_query_of_plan(const ForeignScan *plan, gstore_query *query)
 	query->joins = join.joins;
 }
 
+/* They are evaluated before there is a scan tuple, which PostgreSQL has put references to in place of a parameter that is a key. */
 List *
 gstore_query_limits(const ForeignScan *plan)
 {
-	return lfourth(plan->fdw_exprs);
+	List	 *tuple = NIL;
+	ListCell *cell;
+
+	foreach(cell, plan->fdw_scan_tlist)
+		tuple = lappend(tuple, lfirst_node(TargetEntry, cell)->expr);
+	return (List *) resolve((Node *) lfourth(plan->fdw_exprs), tuple);
 }
