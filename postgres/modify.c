@@ -23,6 +23,7 @@
 
 typedef struct modify_state
 {
+	WCOKind policies; /* of rows that are inserted: of an UPDATE they come from another partition */
 	gstore_pending *pending;
 	AttrNumber		tid; /* junk attribute */
 	AttrNumber		row; /* the same, of DELETE ... RETURNING; invalid without */
@@ -61,10 +62,11 @@ gstore_begin_writing(Relation relation)
 }
 
 static modify_state *
-begin_modify_state(ResultRelInfo *result)
+begin_modify_state(const ModifyTableState *node, ResultRelInfo *result)
 {
 	modify_state *state = palloc0(sizeof *state);
 
+	state->policies = node->operation == CMD_UPDATE ? WCO_RLS_UPDATE_CHECK : WCO_RLS_INSERT_CHECK;
 	state->pending = gstore_begin_writing(result->ri_RelationDesc);
 	result->ri_FdwState = state;
 	return state;
@@ -78,7 +80,7 @@ gstoreBeginForeignModify(ModifyTableState *node, ResultRelInfo *result, List *pr
 
 	if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
 		return;
-	state = begin_modify_state(result);
+	state = begin_modify_state(node, result);
 	gstore_progress_begin(node->operation == CMD_INSERT ? GSTORE_INSERTING : GSTORE_UPDATING,
 						  RelationGetRelid(result->ri_RelationDesc), state);
 	if (node->operation != CMD_INSERT)
@@ -98,7 +100,7 @@ gstoreBeginForeignInsert(ModifyTableState *node, ResultRelInfo *result)
 		return;
 	/* COPY has no plan; the other caller is an INSERT into a partitioned table. */
 	gstore_progress_begin(node->ps.plan == NULL ? GSTORE_COPYING : GSTORE_INSERTING,
-						  RelationGetRelid(result->ri_RelationDesc), begin_modify_state(result));
+						  RelationGetRelid(result->ri_RelationDesc), begin_modify_state(node, result));
 }
 
 static void
@@ -111,14 +113,16 @@ gstoreEndForeignModify(EState *estate, ResultRelInfo *result)
 }
 
 /*
- * PostgreSQL leaves the constraints of foreign tables to the wrapper. routed:
- * the row came here because it belongs to this partition.
+ * PostgreSQL leaves the constraints of foreign tables to the wrapper, and the policies that a partitioned table has
+ * for its partitions. routed: the row came here because it belongs to this partition.
  */
 static void
-check_row(EState *estate, ResultRelInfo *result, TupleTableSlot *slot, bool routed)
+check_row(EState *estate, ResultRelInfo *result, TupleTableSlot *slot, WCOKind policies, bool routed)
 {
 	const Relation relation = result->ri_RelationDesc;
 
+	if (result->ri_WithCheckOptions != NIL)
+		ExecWithCheckOptions(policies, result, slot, estate);
 	if (relation->rd_att->constr != NULL)
 		ExecConstraints(result, slot, estate);
 	if (relation->rd_rel->relispartition && !routed)
@@ -146,7 +150,7 @@ gstoreExecForeignInsert(EState *estate, ResultRelInfo *result, TupleTableSlot *s
 {
 	modify_state *state = result->ri_FdwState;
 
-	check_row(estate, result, slot, is_routed(result));
+	check_row(estate, result, slot, state->policies, is_routed(result));
 	write_slot(state, slot);
 	gstore_count_change(state->pending);
 	return slot;
@@ -205,7 +209,7 @@ gstoreExecForeignUpdate(EState *estate, ResultRelInfo *result, TupleTableSlot *s
 	modify_state *state = result->ri_FdwState;
 
 	check_stays(estate, result, slot);
-	check_row(estate, result, slot, false);
+	check_row(estate, result, slot, WCO_RLS_UPDATE_CHECK, false);
 	if (!remove_row(estate, state, plan, "updated"))
 		return NULL;
 	write_slot(state, slot);

@@ -155,6 +155,18 @@ SET ROLE f_reader;
 EXPLAIN (COSTS OFF) SELECT id FROM fp WHERE 1 / (id - 1) >= 0 AND i = 3;
 SELECT count(*), sum(id) FROM fp WHERE 1 / (id - 1) >= 0 AND i < 3;
 RESET ROLE;
+-- Also for what is written.
+CREATE TABLE fp2 PARTITION OF fp FOR VALUES FROM (100) TO (200);
+INSERT INTO fp VALUES (100, 1, 'text 2');
+GRANT INSERT, UPDATE ON fp TO f_reader;
+SET ROLE f_reader;
+INSERT INTO fp VALUES (50, 1, 'text 1x');
+UPDATE fp SET t = 'text 1x' WHERE id = 2;
+UPDATE fp SET id = 51, t = 'text 1x' WHERE id = 100;
+INSERT INTO fp VALUES (50, 1, 'text 2x') RETURNING *;
+UPDATE fp SET t = 'text 2y' WHERE id = 2 RETURNING *;
+UPDATE fp SET id = 51 WHERE id = 100 RETURNING *;
+RESET ROLE;
 DROP TABLE fp;
 REVOKE ALL ON fg FROM f_reader;
 DROP ROLE f_reader;
