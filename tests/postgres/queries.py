@@ -655,10 +655,18 @@ def compare(connection, query, table, outer_heap, analyze):
     return on_gpu
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def queries_of(connection, rng, group, count):
+    make_tables(connection, rng, rng.choice((0, 1, 7, 300, 1200, 9000)) if group else 9000)
+    for _ in range(count):
+        query = Query(rng).text()
+        yield compare(connection, query, rng.choice(("pgstrom", "arrow", "pgstrom", "arrow", "parts")), rng.random() < 0.3 and bool(INNER_TABLE.search(query)), rng.random() < ANALYZED)
+
+
+def main(description, name, queries, least, settings, group_of):
+    """Groups of queries, each in a transaction; group_of(connection, rng, number of the group, queries) makes tables, begins, and yields of each query whether the GPU has computed."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
-    parser.add_argument("--queries", type=int, default=QUERIES)
+    parser.add_argument("--queries", type=int, default=queries)
     options = parser.parse_args()
     reason = private.why_not()
     if reason:
@@ -666,30 +674,28 @@ def main():
         return 0
     print(f"1..{GROUPS + 1}\n# seed {options.seed}", flush=True)
     rng, code, on_gpu, done = random.Random(options.seed), 0, 0, 0
-    server = Server("queries", *SETTINGS)
+    server = Server(name, *settings)
     try:
         connection = wire.Connection(f"{server.environ['PGHOST']}/.s.PGSQL.5432", "postgres", "postgres")
         for group in range(GROUPS):
             problem = None
             try:
-                make_tables(connection, rng, rng.choice((0, 1, 7, 300, 1200, 9000)) if group else 9000)
-                for _ in range(options.queries // GROUPS):
-                    query = Query(rng).text()
-                    on_gpu += compare(connection, query, rng.choice(("pgstrom", "arrow", "pgstrom", "arrow", "parts")), rng.random() < 0.3 and bool(INNER_TABLE.search(query)), rng.random() < ANALYZED)
+                for gpu in group_of(connection, rng, group, options.queries // GROUPS):
+                    on_gpu += gpu
                     done += 1
                 run(connection, "COMMIT")
             except (private.Failed, wire.Lost) as failed:
                 problem = str(failed)
                 connection.close()
                 connection = wire.Connection(f"{server.environ['PGHOST']}/.s.PGSQL.5432", "postgres", "postgres")
-            print(f"{'not ok' if problem else 'ok'} {group + 1} - queries of tables {group + 1}", flush=True)
+            print(f"{'not ok' if problem else 'ok'} {group + 1} - {name} of tables {group + 1}", flush=True)
             if problem:
                 code = 1
                 print(f"# {problem}", flush=True)
         share = on_gpu / max(done, 1)
-        print(f"{'ok' if share >= ON_GPU_LEAST else 'not ok'} {GROUPS + 1} - most queries are computed on the GPU")
+        print(f"{'ok' if share >= least else 'not ok'} {GROUPS + 1} - most queries are computed on the GPU")
         print(f"# {done} queries, {100 * share:.1f} % on the GPU")
-        return code or share < ON_GPU_LEAST
+        return code or share < least
     except Exception:  # noqa: BLE001
         traceback.print_exc(file=sys.stdout)
         return 1
@@ -698,4 +704,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, "queries", QUERIES, ON_GPU_LEAST, SETTINGS, queries_of))
