@@ -23,10 +23,10 @@
 
 typedef struct modify_state
 {
-	WCOKind policies; /* of rows that are inserted: of an UPDATE they come from another partition */
 	gstore_pending *pending;
-	AttrNumber		tid; /* junk attribute */
-	AttrNumber		row; /* the same, of DELETE ... RETURNING; invalid without */
+	bool adds, moves; /* what inserted rows may be: new ones, an UPDATE's from another partition */
+	AttrNumber tid;	  /* junk attribute */
+	AttrNumber row;	  /* the same, of DELETE ... RETURNING; invalid without */
 } modify_state;
 
 static const char tid_name[] = "ctid";
@@ -61,12 +61,28 @@ gstore_begin_writing(Relation relation)
 	return pending;
 }
 
+/* Whether the statement does so; a MERGE by one of its actions. */
+static bool
+changes_by(const ModifyTableState *node, CmdType command)
+{
+	const ListCell *list, *cell;
+
+	if (node->operation != CMD_MERGE)
+		return node->operation == command;
+	foreach(list, ((const ModifyTable *) node->ps.plan)->mergeActionLists)
+		foreach(cell, (const List *) lfirst(list))
+			if (lfirst_node(MergeAction, cell)->commandType == command)
+				return true;
+	return false;
+}
+
 static modify_state *
 begin_modify_state(const ModifyTableState *node, ResultRelInfo *result)
 {
 	modify_state *state = palloc0(sizeof *state);
 
-	state->policies = node->operation == CMD_UPDATE ? WCO_RLS_UPDATE_CHECK : WCO_RLS_INSERT_CHECK;
+	state->adds = changes_by(node, CMD_INSERT);
+	state->moves = changes_by(node, CMD_UPDATE);
 	state->pending = gstore_begin_writing(result->ri_RelationDesc);
 	result->ri_FdwState = state;
 	return state;
@@ -113,20 +129,26 @@ gstoreEndForeignModify(EState *estate, ResultRelInfo *result)
 }
 
 /*
- * PostgreSQL leaves the constraints of foreign tables to the wrapper, and the policies that a partitioned table has
- * for its partitions. routed: the row came here because it belongs to this partition.
+ * PostgreSQL leaves the constraints of foreign tables to the wrapper. routed:
+ * the row came here because it belongs to this partition.
  */
 static void
-check_row(EState *estate, ResultRelInfo *result, TupleTableSlot *slot, WCOKind policies, bool routed)
+check_row(EState *estate, ResultRelInfo *result, TupleTableSlot *slot, bool routed)
 {
 	const Relation relation = result->ri_RelationDesc;
 
-	if (result->ri_WithCheckOptions != NIL)
-		ExecWithCheckOptions(policies, result, slot, estate);
 	if (relation->rd_att->constr != NULL)
 		ExecConstraints(result, slot, estate);
 	if (relation->rd_rel->relispartition && !routed)
 		(void) ExecPartitionCheck(result, slot, estate, true);
+}
+
+/* Likewise the policies that a partitioned table has for its partitions. */
+static void
+check_policies(EState *estate, ResultRelInfo *result, TupleTableSlot *slot, WCOKind kind)
+{
+	if (result->ri_WithCheckOptions != NIL)
+		ExecWithCheckOptions(kind, result, slot, estate);
 }
 
 static bool
@@ -150,7 +172,12 @@ gstoreExecForeignInsert(EState *estate, ResultRelInfo *result, TupleTableSlot *s
 {
 	modify_state *state = result->ri_FdwState;
 
-	check_row(estate, result, slot, state->policies, is_routed(result));
+	/* Whether a MERGE that does both has moved this row or added it is not known here: both policies hold. */
+	if (state->moves)
+		check_policies(estate, result, slot, WCO_RLS_UPDATE_CHECK);
+	if (state->adds)
+		check_policies(estate, result, slot, WCO_RLS_INSERT_CHECK);
+	check_row(estate, result, slot, is_routed(result));
 	write_slot(state, slot);
 	gstore_count_change(state->pending);
 	return slot;
@@ -209,7 +236,8 @@ gstoreExecForeignUpdate(EState *estate, ResultRelInfo *result, TupleTableSlot *s
 	modify_state *state = result->ri_FdwState;
 
 	check_stays(estate, result, slot);
-	check_row(estate, result, slot, WCO_RLS_UPDATE_CHECK, false);
+	check_policies(estate, result, slot, WCO_RLS_UPDATE_CHECK);
+	check_row(estate, result, slot, false);
 	if (!remove_row(estate, state, plan, "updated"))
 		return NULL;
 	write_slot(state, slot);

@@ -10,7 +10,7 @@
 
 /* What the elements of a column of fixed length are, and what they are summed as. */
 typedef enum gquery_elements {
-    GQUERY_ELEMENTS_F32, /* float; double where sums of floats are too small or too large for what they add */
+    GQUERY_ELEMENTS_F32, /* float; double if a sum of floats has overflowed, or is so small that terms were lost */
     GQUERY_ELEMENTS_F16,  /* the same */
     GQUERY_ELEMENTS_F64,  /* double */
     GQUERY_ELEMENTS_I16,  /* double */

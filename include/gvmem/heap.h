@@ -91,8 +91,9 @@ enum {
  * Returns non-zero if it is worth trying again; after 64 times the request fails all the same. */
 typedef int (*gvm_heap_exhausted)(gvm_heap *heap, uint64_t wanted_bytes, void *arg);
 
-/* Called around what a request does that finds memory short, which may wait for streams: with begins 1, then 0, in its thread, any number of
- * times. No lock is held. For a program that holds a lock of its own around requests. Of the heap it may ask for information, and set the limit. */
+/* A request that finds memory short may wait for streams. This is called before it does, with begins 1, and afterwards, with begins 0, in the
+ * thread of the request, any number of times. The heap holds no lock then. It is for programs that hold a lock of their own around requests, and
+ * let it go meanwhile. It may call gvm_heap_get_info() and set the heap's limit, and nothing else of the heap. */
 typedef void (*gvm_heap_waits)(gvm_heap *heap, int begins, void *arg);
 
 /* Zero means default in every other member. */

@@ -167,6 +167,16 @@ INSERT INTO fp VALUES (50, 1, 'text 2x') RETURNING *;
 UPDATE fp SET t = 'text 2y' WHERE id = 2 RETURNING *;
 UPDATE fp SET id = 51 WHERE id = 100 RETURNING *;
 RESET ROLE;
+-- A MERGE that moves a row updates it, whatever may be inserted.
+CREATE POLICY inserted ON fp FOR INSERT WITH CHECK (true);
+INSERT INTO fp VALUES (100, 1, 'text 2');
+SET ROLE f_reader;
+INSERT INTO fp VALUES (52, 1, 'text 1x');
+MERGE INTO fp USING (VALUES (100)) new (n) ON fp.id = new.n AND fp.id >= 100 WHEN MATCHED THEN UPDATE SET id = 53, t = 'text 1x';
+MERGE INTO fp USING (VALUES (100)) new (n) ON fp.id = new.n AND fp.id >= 100 WHEN MATCHED THEN UPDATE SET id = 53;
+MERGE INTO fp USING (VALUES (54)) new (n) ON fp.id = new.n AND fp.id >= 100 WHEN NOT MATCHED THEN INSERT VALUES (new.n, 1, 'text 1x');
+RESET ROLE;
+SELECT tableoid::regclass, * FROM fp WHERE id BETWEEN 50 AND 54 OR id >= 100 ORDER BY id;
 DROP TABLE fp;
 REVOKE ALL ON fg FROM f_reader;
 DROP ROLE f_reader;
