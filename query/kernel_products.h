@@ -237,19 +237,15 @@ GVM_DEVICE_RARE void append_candidate(const gquery_nearest *p, uint64_t row, uin
     const uint32_t elements = p->elements;
     const uint8_t *values = bytes_at(p->values) + row * p->stride;
     const uint8_t *point = bytes_at(p->queries) + query * p->query_bytes;
+    const uint32_t units = elements == GQUERY_ELEMENTS_BITS ? (p->count + 7) / 8 : p->count;
     sums s = {0, 0, 0, 0, 0, 0};
     uint32_t at;
 
     if (!has_bit(p->marked, row) || !has_bit(p->nulls, row))
         return;
-    if (elements == GQUERY_ELEMENTS_BITS)
-        for (at = 0; at < (p->count + 7) / 8; at++)
-            add_bits(p->metric, &s, values[at], point[at]);
-    else
-        s = add_doubles(elements, p->metric, p->count, values, point, 0, 1);
-    append_pair(
-        p, row, query,
-        distance_of(elements, p->metric, &s, ((const double *)(uintptr_t)p->query_squares)[query]));
+    for (at = 0; at < units; at++)
+        add_one(elements, p->metric, &s, values, point, at);
+    append_distance(p, elements, p->metric, row, query, s);
 }
 
 GVM_DEVICE void append_products(const gquery_nearest *p, uint32_t elements, const products *s,
