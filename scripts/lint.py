@@ -26,7 +26,7 @@ NEIGHBOURS = {
     "keeper/protocol": "lib/base",
     "keeper/machine": "lib/base keeper/protocol",
     "keeper/client": "lib/base lib/memory lib/sharing keeper/protocol",
-    "keeper/server": "lib/base lib/memory lib/sharing keeper/protocol keeper/machine",
+    "keeper/server": "lib/base lib/memory keeper/protocol keeper/machine",
     "keeper/region": "lib/base lib/region keeper/client",
     "keeper/table": "lib/base keeper/client",
     "softgpu": "lib/driver",

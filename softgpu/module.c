@@ -140,6 +140,17 @@ static CUresult write_file(int fd, const elf_image *image)
     return CUDA_SUCCESS;
 }
 
+/* The loader opens the file once more, and says only in a text why it could not. */
+static bool is_out_of_fds(int fd)
+{
+    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    if (copy < 0)
+        return errno == EMFILE;
+    close(copy);
+    return false;
+}
+
 static CUresult load_image(soft_module *module, const void *bytes, uint64_t bytes_max)
 {
     elf_image image = {.bytes = bytes, .bytes_max = bytes_max};
@@ -159,7 +170,7 @@ static CUresult load_image(soft_module *module, const void *bytes, uint64_t byte
         module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (!module->library) {
             forget_loader_error();
-            result = CUDA_ERROR_INVALID_IMAGE;
+            result = is_out_of_fds(module->fd) ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_ERROR_INVALID_IMAGE;
         } else if (dlinfo(module->library, RTLD_DI_TLS_MODID, &module->tls_module)) {
             forget_loader_error();
         }

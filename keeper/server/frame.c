@@ -14,7 +14,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "sharing/share.h"
+#include "base/fds.h"
 
 #define POOL_BYTES (64ull << 30) /* of addresses; memory comes frame by frame */
 #define POOL_FRAMES_MIN 64u
@@ -169,7 +169,7 @@ static gvm_status export_chunk(const gvmi_frames *frames, gvm_buffer *buffer, gv
     CUresult result = gvmi_cu->cuMemExportToShareableHandle(
         &fd, chunk->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
-    if (result != CUDA_SUCCESS && gvmi_share_out_of_fds())
+    if (result != CUDA_SUCCESS && gvmi_fds_lack(1))
         return gvmi_driver_fail_as(GVM_E_LIMIT, result, "cuMemExportToShareableHandle",
                                    "the process has no file descriptors left for frames");
     if (result != CUDA_SUCCESS)

@@ -1,6 +1,8 @@
 #include "base/fds.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -97,4 +99,24 @@ void gvmi_fds_close(gvmi_fds *in)
     for (uint32_t i = 0; i < in->count; i++)
         close(in->fds[i]);
     in->count = 0;
+}
+
+bool gvmi_fds_lack(uint32_t wanted)
+{
+    int fds[GVMI_FDS_LACK_MAX];
+    bool lack = false;
+    uint32_t count = 0;
+
+    while (count < wanted && count < GVMI_FDS_LACK_MAX && !lack) {
+        fds[count] = eventfd(0, EFD_CLOEXEC);
+        if (fds[count] >= 0)
+            count++;
+        else if (errno == EMFILE || errno == ENFILE)
+            lack = true;
+        else
+            break;
+    }
+    while (count > 0)
+        close(fds[--count]);
+    return lack;
 }

@@ -37,4 +37,10 @@ ssize_t gvmi_fds_receive(int socket_fd, void *bytes, size_t len, gvmi_fds *in, i
 /* Closes them. */
 void gvmi_fds_close(gvmi_fds *in);
 
+#define GVMI_FDS_LACK_MAX 4u
+
+/* Can this process not open so many fds more, at most GVMI_FDS_LACK_MAX? A driver call that makes or takes fds
+ * fails then, and does not say why. */
+GVMI_API bool gvmi_fds_lack(uint32_t wanted);
+
 #endif

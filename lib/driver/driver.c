@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/fds.h"
 
 const gvmi_driver *gvmi_cu;
 
@@ -65,22 +66,26 @@ static gvm_status status_of(CUresult result)
 }
 
 static gvm_status fail_with(gvm_status status, CUresult result, const char *call,
-                            const char *format, va_list args)
+                            const char *advice, const char *format, va_list args)
 {
     char text[sizeof((gvm_error *)NULL)->text];
 
     vsnprintf(text, sizeof text, format, args);
     return gvmi_fail_native(status, (int)result, call, gvmi_driver_result_name(gvmi_cu, result),
-                            "%s", text);
+                            "%s%s", text, advice);
 }
 
 gvm_status gvm_driver_error(int32_t result, const char *call, const char *format, ...)
 {
-    gvm_status status = status_of((CUresult)result);
+    const bool no_fds = (CUresult)result == CUDA_ERROR_OPERATING_SYSTEM &&
+                        gvmi_fds_lack(GVMI_FDS_LACK_MAX);
+    const gvm_status status = no_fds ? GVM_E_LIMIT : status_of((CUresult)result);
     va_list args;
 
     va_start(args, format);
-    fail_with(status, (CUresult)result, call, format, args);
+    fail_with(status, (CUresult)result, call,
+              no_fds ? ": the process has no room for more open files; raise ulimit -n" : "",
+              format, args);
     va_end(args);
     return status;
 }
@@ -91,7 +96,7 @@ gvm_status gvmi_driver_fail_as(gvm_status status, CUresult result, const char *c
     va_list args;
 
     va_start(args, format);
-    fail_with(status, result, call, format, args);
+    fail_with(status, result, call, "", format, args);
     va_end(args);
     return status;
 }

@@ -10,6 +10,7 @@
 
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/fds.h"
 #include "sharing/share.h"
 
 static gvm_status check_exportable(const gvm_buffer *buffer)
@@ -72,7 +73,7 @@ static gvm_status export_chunk(const gvm_buffer *buffer, const gvmi_chunk *chunk
     CUresult result = gvmi_cu->cuMemExportToShareableHandle(
         &fd, chunk->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
-    if (result != CUDA_SUCCESS && gvmi_share_out_of_fds())
+    if (result != CUDA_SUCCESS && gvmi_fds_lack(1))
         return gvmi_share_fail_fds(result, "cuMemExportToShareableHandle", share->about.chunk_count);
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemExportToShareableHandle",

@@ -12,6 +12,7 @@
 
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/fds.h"
 #include "base/size.h"
 #include "base/struct.h"
 #include "sharing/share.h"
@@ -24,7 +25,7 @@ static gvm_status fail_import(const gvm_share *share, uint32_t index, CUresult r
 {
     static const char call[] = "cuMemImportFromShareableHandle";
 
-    if (gvmi_share_out_of_fds())
+    if (gvmi_fds_lack(1))
         return gvmi_share_fail_fds(result, call, share->about.chunk_count);
     switch (result) {
     case CUDA_ERROR_UNKNOWN: /* what the driver says to every fd that is not its own */

@@ -1,11 +1,9 @@
 /* The share object: life and questions; see share.h. */
 #include "sharing/share.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -124,16 +122,6 @@ gvm_status gvm_share_get_info(const gvm_share *handle, gvm_share_info *info)
     if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
         return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
-}
-
-bool gvmi_share_out_of_fds(void)
-{
-    int fd = eventfd(0, EFD_CLOEXEC);
-
-    if (fd < 0)
-        return errno == EMFILE || errno == ENFILE;
-    close(fd);
-    return false;
 }
 
 gvm_status gvmi_share_fail_fds(CUresult result, const char *call, uint32_t fds_wanted)

@@ -42,11 +42,7 @@ gvm_status gvmi_share_publish(gvm_share *share, gvm_share **out);
 gvm_status gvmi_share_hold(const gvm_share *handle, gvm_share **out);
 void gvmi_share_drop(gvm_share *share);
 
-/* Can this process not open even one more fd? A driver call that makes or takes fds fails
- * then, and does not say why. */
-GVMI_API bool gvmi_share_out_of_fds(void);
-
-/* Records that such a call failed for want of fds. GVM_E_LIMIT */
+/* Records that a driver call failed for want of fds. GVM_E_LIMIT */
 gvm_status gvmi_share_fail_fds(CUresult result, const char *call, uint32_t fds_wanted);
 
 char *gvmi_uuid_text(const uint8_t uuid[16], char out[GVMI_UUID_TEXT_BYTES]);

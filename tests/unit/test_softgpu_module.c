@@ -7,6 +7,7 @@
 
 #include <elf.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "driver/driver.h"
@@ -114,7 +115,49 @@ static int launch_with_attributes(void *arg)
     return 0;
 }
 
+/* With room for so many more files. */
+static gvm_status load_with_fds(int count)
+{
+    const int next = dup(STDERR_FILENO);
+    struct rlimit before, few;
+    CUmodule module;
+    gvm_status status;
+    CUresult result;
+
+    if (next < 0 || close(next) != 0 || getrlimit(RLIMIT_NOFILE, &before) != 0)
+        return GVM_E_SYSTEM;
+    few = (struct rlimit){(rlim_t)(next + count), before.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &few) != 0)
+        return GVM_E_SYSTEM;
+    result = gvmi_cu->cuModuleLoadData(&module, gvmi_image_soft_softgpu_kernels);
+    status = result == CUDA_SUCCESS ? GVM_OK
+                                    : gvmi_driver_fail(result, "cuModuleLoadData", "no kernels");
+    if (setrlimit(RLIMIT_NOFILE, &before) != 0 ||
+        (result == CUDA_SUCCESS && gvmi_cu->cuModuleUnload(module) != CUDA_SUCCESS))
+        return GVM_E_SYSTEM;
+    return status;
+}
+
+/* One for the image, one for the loader. */
+static int load_without_fds(void *arg)
+{
+    gvm_error error;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    for (int count = 0; count < 2; count++) {
+        CHILD_EXPECT(load_with_fds(count) == GVM_E_LIMIT);
+        gvm_error_last(&error);
+        CHILD_EXPECT(strstr(error.text, "no kernels: ") != NULL &&
+                     strstr(error.text, "ulimit -n") != NULL);
+    }
+    CHILD_EXPECT(load_with_fds(2) == GVM_OK);
+    CHILD_EXPECT(gvmi_driver_fail(CUDA_ERROR_OPERATING_SYSTEM, "cuInit", "no") == GVM_E_DRIVER);
+    return 0;
+}
+
 CHILD_TEST(file_that_is_no_whole_image_is_refused, load_files)
+CHILD_TEST(image_without_room_for_files_says_so, load_without_fds)
 CHILD_TEST(options_of_the_compiler_have_no_effect, load_with_options)
 CHILD_TEST(attributes_that_are_not_supported_are_refused, launch_with_attributes)
 
@@ -122,6 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(file_that_is_no_whole_image_is_refused),
+        cmocka_unit_test(image_without_room_for_files_says_so),
         cmocka_unit_test(options_of_the_compiler_have_no_effect),
         cmocka_unit_test(attributes_that_are_not_supported_are_refused),
     };
