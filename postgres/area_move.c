@@ -134,13 +134,14 @@ move_used_area(gstore_areas *s, gstore_use *use, area_kind kind, uint64_t needed
 bool
 gstore_area_is_shown(area *a)
 {
+	const uint32_t	ended = atomic_load(&a->ended);
 	gvm_object_info info = {.struct_size = sizeof info};
 
-	if (!atomic_load(&a->ended))
+	if (ended == atomic_load(&a->hidden))
 		return false;
 	if (gvm_object_get_info(a->object, &info) != GVM_OK || info.foreign)
 		return true;
-	atomic_store(&a->ended, false);
+	atomic_store(&a->hidden, ended); /* a token that has ended since the keeper was asked counts next time */
 	return false;
 }
 

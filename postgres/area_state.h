@@ -63,12 +63,13 @@ typedef struct room
 
 typedef struct gstore_area
 {
-	gstore_store_name	name; /* writer_number: of its latest writer */
-	uint16_t			column;
-	uint8_t				part;
-	area_kind			kind;
-	_Atomic uint32_t	links; /* of tokens to it: written under the lock */
-	_Atomic bool		ended; /* a token of it has ended */
+	gstore_store_name name; /* writer_number: of its latest writer */
+	uint16_t		  column;
+	uint8_t			  part;
+	area_kind		  kind;
+	_Atomic uint32_t  links; /* of tokens to it: written under the lock */
+	_Atomic uint32_t  ended; /* how many tokens of it have */
+	_Atomic uint32_t hidden; /* of these the first so many: no program has it mapped by one of them any more */
 	connection		   *connection;
 	gvm_object		   *object; /* NULL: it is packed */
 	struct gstore_area *pack;	/* then; and the place in it */

@@ -181,7 +181,7 @@ remove_linked(gstore_areas *s, token *t, const linked *l, area *a)
 	*found = t->all[--t->count];
 	if (a == NULL)
 		return;
-	atomic_store(&a->ended, true);
+	atomic_fetch_add(&a->ended, 1);
 	if (--a->links == 0)
 	{
 		a->trim = true;

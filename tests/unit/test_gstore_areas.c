@@ -817,6 +817,39 @@ static int move_while_linked(void *arg)
 CHILD_TEST_NOT_VALGRIND(area_that_moves_while_it_is_linked_takes_all_links_along, move_while_linked,
                         VALGRIND_ADDRESSES)
 
+/* A token ends while a writer asks who has the area mapped: the next write asks again, those behind it do not. */
+static int revoke_while_asked(void *arg)
+{
+    static const uint8_t second[GSTORE_SECRET_BYTES] = {2};
+    fixture w;
+    caller writer = {.w = &w, .store = 1, .column = 1, .bytes = SMALL_BYTES};
+    int made[3];
+
+    (void)arg;
+    CHILD_EXPECT(sem_init(&call_came, 0, 0) == 0 && sem_init(&call_may_go, 0, 0) == 0);
+    CHILD_EXPECT(begin(&w) && make_small_store(&w, 1));
+    CHILD_EXPECT(link_columns(&w, 1, 1) == GVM_OK && link_by(&w, 1, second, 1) == GVM_OK);
+    CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
+    atomic_store(&waits, "gvm_object_get_info");
+    CHILD_EXPECT(start_caller(&writer, write_column));
+    CHILD_EXPECT(is_posted(&call_came, 20));
+    atomic_store(&waits, NULL);
+    CHILD_EXPECT(gstore_areas_unlink(w.areas, second) == GVM_OK);
+    sem_post(&call_may_go);
+    CHILD_EXPECT(is_over(&writer, 20));
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+        const int before = atomic_load(&calls);
+
+        CHILD_EXPECT(write_area(&w, 1, 1, 1, SMALL_BYTES));
+        made[i] = atomic_load(&calls) - before;
+    }
+    CHILD_EXPECT(made[0] == made[1] + 1 && made[1] == made[2]);
+    end(&w);
+    return 0;
+}
+
+CHILD_TEST(keeper_is_asked_again_where_a_token_ends_meanwhile, revoke_while_asked)
+
 /* Areas that are made, grow, are linked, move, shrink and go: the keeper is never called under a mutex. */
 static int call_without_locks(void *arg)
 {
@@ -857,6 +890,7 @@ int main(void)
         cmocka_unit_test(keeper_is_asked_without_the_lock_of_areas),
         cmocka_unit_test(link_at_the_keeper_holds_up_no_other_table),
         cmocka_unit_test(area_that_moves_while_it_is_linked_takes_all_links_along),
+        cmocka_unit_test(keeper_is_asked_again_where_a_token_ends_meanwhile),
         cmocka_unit_test(keeper_is_called_under_no_mutex),
     };
 
