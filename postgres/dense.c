@@ -486,9 +486,27 @@ end_outdated_copies(Relation relation, const gstore_view *view)
 		gstore_end_copies(RelationGetRelid(relation));
 }
 
+/* Against changes of privileges from here on, until gstore_unlock_privileges(). */
 static void
-make_copy(Relation relation, const gstore_view *view, uint32 privileges,
-		  uint8 handle[GSTORE_HANDLE_BYTES])
+hang_copy(const gstore_dense *d)
+{
+	const Oid oid = RelationGetRelid(d->relation);
+	uint32	  privileges;
+
+	(void) gstore_share_privileges(oid, NULL);
+	gstore_check_readable(oid);
+	if (!gstore_privileges(oid, &privileges))
+		elog(ERROR, "cache lookup failed for relation %u", oid);
+	if (!gstore_hang_copy(oid, d->view, d->record, privileges, d->far.copy_bytes, d->far.handle))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("table \"%s\" was emptied by a new start of the GPU memory keeper",
+						RelationGetRelationName(d->relation))));
+}
+
+/* Changes of privileges wait only for the end of it: nobody knows a copy that hangs on no version. */
+static void
+make_copy(Relation relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES])
 {
 	gstore_dense d = {.relation = relation, .view = view, .items = count_items(view)};
 
@@ -496,7 +514,7 @@ make_copy(Relation relation, const gstore_view *view, uint32 privileges,
 	d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore copy", ALLOCSET_DEFAULT_SIZES);
 	lay_out(&d);
 	d.far.copy_bytes = d.end;
-	d.record = gstore_new_copy(&d.far.copy, privileges, gstore_dense_definition(relation));
+	d.record = gstore_new_copy(&d.far.copy, gstore_dense_definition(relation));
 	PG_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));
 	{
 		gstore_progress_begin(GSTORE_EXPORTING, RelationGetRelid(relation), &d);
@@ -507,16 +525,10 @@ make_copy(Relation relation, const gstore_view *view, uint32 privileges,
 			write_kds_columns(&d);
 		gstore_dense_put(&d, 0, d.head, d.head_bytes);
 		gstore_progress_end(&d);
+		hang_copy(&d);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));
-	if (!gstore_hang_copy(RelationGetRelid(relation), view, d.record, d.far.copy_bytes, d.far.handle))
-	{
-		gstore_release_copy(d.record);
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("table \"%s\" was emptied by a new start of the GPU memory keeper",
-						RelationGetRelationName(relation))));
-	}
+	gstore_unlock_privileges(ShareLock);
 	memcpy(handle, d.far.handle, GSTORE_HANDLE_BYTES);
 	MemoryContextDelete(d.scratch);
 }
@@ -537,7 +549,6 @@ find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 {
 	const Oid	oid = RelationGetRelid(relation);
 	gstore_view view;
-	uint32		privileges;
 
 	gstore_look_now(oid, GSTORE_DEAD_NOT_WANTED, &view);
 	if (view.empty || view.live_rows == 0)
@@ -551,14 +562,8 @@ find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 	gstore_check_columns(relation, &view);
 	if (!view.empty && !find_handle(relation, &view, handle))
 	{
-		(void) gstore_share_privileges(oid, NULL);
-		gstore_check_readable(oid);
-		if (gstore_privileges(oid, &privileges))
-		{
-			end_outdated_copies(relation, &view);
-			make_copy(relation, &view, privileges, handle);
-		}
-		gstore_unlock_privileges(ShareLock);
+		end_outdated_copies(relation, &view);
+		make_copy(relation, &view, handle);
 	}
 	UnlockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
 	return !view.empty;

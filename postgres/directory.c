@@ -594,14 +594,13 @@ gstore_forget_database(Oid database)
 /* ---- copies of versions */
 
 dsa_pointer
-gstore_new_copy(uint64 *id, uint32 privileges, uint64 definition)
+gstore_new_copy(uint64 *id, uint64 definition)
 {
 	const dsa_pointer place = dsa_allocate0(gstore_dsa(), sizeof(gstore_copy));
 	gstore_copy		 *copy = gstore_at(place);
 
 	copy->id = *id = pg_atomic_fetch_add_u64(&gstore->next_store, 1);
 	copy->epoch = gstore->epoch;
-	copy->privileges = privileges;
 	copy->definition = definition;
 	return place;
 }
@@ -725,8 +724,8 @@ gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out)
 }
 
 bool
-gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place, uint64 bytes,
-				 const uint8 handle[GSTORE_HANDLE_BYTES])
+gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place, uint32 privileges,
+				 uint64 bytes, const uint8 handle[GSTORE_HANDLE_BYTES])
 {
 	gstore_copy	   *copy = gstore_at(place);
 	gstore_version *version;
@@ -737,6 +736,7 @@ gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place, uint6
 	if (version != NULL && !DsaPointerIsValid(version->copy))
 	{
 		memcpy(copy->handle, handle, GSTORE_HANDLE_BYTES);
+		copy->privileges = privileges;
 		copy->bytes = bytes;
 		version->copy = place;
 		hung = true;

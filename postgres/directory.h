@@ -97,16 +97,16 @@ extern void gstore_forget_database(Oid database);
 
 /* ---- copies of versions */
 
-/*
- * A record of a copy that is being made: the caller hangs it on a version or releases it. privileges: of the
- * table (token.h).
- */
-extern dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges, uint64 definition);
+/* A record of a copy that is being made: the caller hangs it on a version or releases it. */
+extern dsa_pointer gstore_new_copy(uint64 *id, uint64 definition);
 /* The record of the version's copy. False: the version has none. */
 extern bool gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out);
-/* From here on the copy lives as long as the version. False: the version is gone, or has one. */
-extern bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer copy, uint64 bytes,
-							 const uint8 handle[GSTORE_HANDLE_BYTES]);
+/*
+ * From here on the copy lives as long as the version. privileges: of the table now, which the caller keeps from changes
+ * (privileges.h). False: the version is gone, or has one.
+ */
+extern bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer copy,
+							 uint32 privileges, uint64 bytes, const uint8 handle[GSTORE_HANDLE_BYTES]);
 extern void gstore_release_copy(dsa_pointer copy);
 /* Takes the copies off a table's versions; they are freed when every transaction sees the end of this one. */
 extern void gstore_end_copies(Oid relation);

@@ -451,6 +451,31 @@ class Reading:
         waiting.finish()
         s.sql("SELECT gstore_revoke_all('ft'); DROP TABLE heap")
 
+    def copies_delay_no_change_of_privileges_and_are_given_by_those_that_hold_at_their_end(self, s):
+        fill(s, 100)
+        s.sql("CREATE ROLE copier; CREATE ROLE granted; GRANT SELECT ON ft TO copier")
+        copying = s.session()
+        copying.sql("SET ROLE copier")
+        keeper = s.keeper_pid()
+
+        def change_meanwhile(statement):
+            private.stop_process(keeper)
+            try:
+                copying.begin("SELECT gstore_export_ipchandle('ft')")
+                s.wait_for(f"SELECT wait_event = 'Extension' FROM pg_stat_activity WHERE pid = {copying.pid}")
+                s.sql(f"SET lock_timeout = '10s'; {statement}")
+            finally:
+                os.kill(keeper, signal.SIGCONT)
+
+        change_meanwhile("GRANT SELECT ON ft TO granted")
+        handle = copying.finish()
+        s.sql("CREATE TABLE other (); REVOKE SELECT ON other FROM granted")
+        expect(copying.sql("SELECT gstore_export_ipchandle('ft')"), handle, "the handle after another table's REVOKE")
+        s.sql("INSERT INTO ft VALUES (101)")
+        change_meanwhile("REVOKE SELECT ON ft FROM copier")
+        expect(copying.error(), "42501", "a copy of a role that may not read any more")
+        s.sql("DROP TABLE other; DROP OWNED BY copier, granted; DROP ROLE copier, granted")
+
     def server_that_is_down_is_reported(self, s):
         fill(s)
         token = export(s)
