@@ -54,7 +54,7 @@
 
 #define TIMES_MOST 1000
 #define ROW_COST   0.3 /* of a row that is read by its number */
-#define TIES_MANY  "too many texts begin with the same bytes"
+#define TIES_MANY  "too many texts, or too long ones, begin with the same bytes"
 
 /* ---- planning */
 

@@ -164,7 +164,7 @@ evaluate_keys(const gstore_ties *ties, int first, ExprContext *context, tied_row
 	}
 }
 
-/* Those of `rows`, at most GSTORE_READER_ROWS. */
+/* Those of `rows`, at most GSTORE_READER_ROWS. Returns the bytes moved. */
 static uint64
 read_rows(const gstore_ties *ties, gstore_row_reader *reader, ScanState *scan, int first,
 		  tied_row *rows, int count)
@@ -190,25 +190,29 @@ read_rows(const gstore_ties *ties, gstore_row_reader *reader, ScanState *scan, i
 	return bytes;
 }
 
-/* Of the entries of one, only their rows are put into order: their keys are not needed any more. */
-static uint64
+/* Of the entries of one, only their rows are put into order: their keys are not needed any more. False: gstore_ties_sort(). */
+static bool
 sort_tie(gstore_ties *ties, const gstore_view *view, ScanState *scan, int first, int64 *entries,
-		 uint64 words, int count)
+		 uint64 words, int count, uint64 *bytes)
 {
+	const int at_a_time = (int) Min(GSTORE_READER_ROWS, gstore_rows_at_a_time(view, ties->columns));
 	gstore_row_reader *reader = gstore_row_reader_create(
 		view, RelationGetDescr(scan->ss_currentRelation)->natts, ties->columns, NULL);
 	comparison by = {.ties = ties, .first = first};
 	tied_row  *rows = palloc(sizeof *rows * (Size) count);
-	uint64	   bytes = 0;
 
 	for (int i = 0; i < count; i++)
 		rows[i].row = (uint64) entries[((uint64) i + 1) * words - 1];
-	for (int i = 0; i < count; i += GSTORE_READER_ROWS)
-		bytes += read_rows(ties, reader, scan, first, rows + i, Min(count - i, GSTORE_READER_ROWS));
+	for (int i = 0; i < count; i += at_a_time)
+	{
+		*bytes += read_rows(ties, reader, scan, first, rows + i, Min(count - i, at_a_time));
+		if (MemoryContextMemAllocated(ties->context, true) > (Size) work_mem * 1024)
+			return false;
+	}
 	qsort_arg(rows, (Size) count, sizeof *rows, compare_rows, &by);
 	for (int i = 0; i < count; i++)
 		entries[((uint64) i + 1) * words - 1] = (int64) rows[i].row;
-	return bytes;
+	return true;
 }
 
 bool
@@ -217,8 +221,9 @@ gstore_ties_sort(gstore_ties *ties, const gstore_view *view, ScanState *scan, in
 {
 	uint64 end;
 	int	   key;
+	bool   sorted = true;
 
-	for (uint64 at = 0; at < count; at = end)
+	for (uint64 at = 0; at < count && sorted; at = end)
 	{
 		MemoryContext old;
 
@@ -228,9 +233,9 @@ gstore_ties_sort(gstore_ties *ties, const gstore_view *view, ScanState *scan, in
 		if (end - at == 1)
 			continue;
 		old = MemoryContextSwitchTo(ties->context);
-		*bytes += sort_tie(ties, view, scan, key, entries + at * words, words, (int) (end - at));
+		sorted = sort_tie(ties, view, scan, key, entries + at * words, words, (int) (end - at), bytes);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(ties->context);
 	}
-	return true;
+	return sorted;
 }

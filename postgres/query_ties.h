@@ -25,7 +25,7 @@ gstore_ties_decided(const gstore_ties *ties, const int64 *entries, uint64 words,
 
 /*
  * Puts the rows of entries into order; the scan's slot is cleared. False: a tie among them has more than
- * GSTORE_TIE_ROWS_MOST. What was moved is added to *bytes.
+ * GSTORE_TIE_ROWS_MOST, or its keys take more memory than work_mem. What was moved is added to *bytes.
  */
 extern bool gstore_ties_sort(gstore_ties *ties, const gstore_view *view, ScanState *scan,
 							 int64 *entries, uint64 words, uint64 count, uint64 *bytes);

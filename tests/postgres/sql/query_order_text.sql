@@ -75,6 +75,15 @@ SELECT count(*), count(DISTINCT id), bool_and(t >= before) FROM (SELECT id, t, l
 DELETE FROM tm WHERE id % 100 <> 0 AND id % 20 <> 1;
 SELECT place('SELECT id FROM tm ORDER BY t DESC LIMIT 3'), answer('SELECT id, right(t, 5) FROM tm ORDER BY t DESC LIMIT 3'), place('SELECT id FROM tm ORDER BY t LIMIT (SELECT 1000)');
 SELECT count(*), count(DISTINCT id), bool_and(t >= before) FROM (SELECT id, t, lag(t, 1, '') OVER () AS before FROM (SELECT id, t FROM tm ORDER BY t LIMIT (SELECT 69000)) a) b;
-DROP FOREIGN TABLE tg, ta, tm;
+-- Fewer rows, whose texts take more than work_mem.
+CREATE FOREIGN TABLE tl (id int, t text COLLATE "C") SERVER gstore_fdw;
+INSERT INTO tl SELECT i, CASE WHEN i % 100 = 0 THEN 'a' || i ELSE repeat('x', 40) || repeat(md5(i::text), 100) END FROM generate_series(1, 2000) i;
+SET work_mem = '1MB';
+SELECT place('SELECT id FROM tl ORDER BY t DESC LIMIT 3'), answer('SELECT id, substr(t, 41, 5) FROM tl ORDER BY t DESC LIMIT 3'), place('SELECT id FROM tl ORDER BY t LIMIT 3'), place('SELECT id FROM tl ORDER BY t LIMIT (SELECT 1000)');
+SELECT count(*), count(DISTINCT id), bool_and(t >= before) FROM (SELECT id, t, lag(t, 1, '') OVER () AS before FROM (SELECT id, t FROM tl ORDER BY t LIMIT (SELECT 1000)) a) b;
+SET work_mem = '64MB';
+SELECT place('SELECT id FROM tl ORDER BY t DESC LIMIT 3'), answer('SELECT id, substr(t, 41, 5) FROM tl ORDER BY t DESC LIMIT 3'), place('SELECT id FROM tl ORDER BY t LIMIT (SELECT 1000)');
+RESET work_mem;
+DROP FOREIGN TABLE tg, ta, tm, tl;
 DROP TABLE th;
 DROP FUNCTION answer, place, same;
