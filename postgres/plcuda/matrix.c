@@ -420,8 +420,9 @@ collect(FunctionCallInfo fcinfo, const matrix *m)
 	return c;
 }
 
-static collected *
-add_row(FunctionCallInfo fcinfo, const matrix *row)
+/* ERROR if it cannot be another row of what is collected. Its cells need not be there yet. */
+static void
+check_row(FunctionCallInfo fcinfo, const matrix *row)
 {
 	const collected *c = PG_ARGISNULL(0) ? NULL : (const collected *) PG_GETARG_POINTER(0);
 
@@ -434,7 +435,6 @@ add_row(FunctionCallInfo fcinfo, const matrix *row)
 				 errmsg("a row of %lld values does not fit a matrix of %lld columns",
 						(long long) row->columns, (long long) c->most_columns)));
 	check_size(row->size, c == NULL ? 1 : c->sum_rows + 1, row->columns);
-	return collect(fcinfo, row);
 }
 
 static void
@@ -459,7 +459,8 @@ plcuda_matrix_add(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("a row of a matrix is an array of one dimension, not of 2"),
 				 errhint("The aggregate rbind() puts matrices below each other.")));
-	PG_RETURN_POINTER(add_row(fcinfo, &row));
+	check_row(fcinfo, &row);
+	PG_RETURN_POINTER(collect(fcinfo, &row));
 }
 
 /* Bit n, as get_bit() counts, is bit n % 32 of word n / 32. */
@@ -474,13 +475,18 @@ plcuda_matrix_add_bits(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(1))
 		fail_null_row();
 	bits = PG_GETARG_VARBIT_P(1);
-	row.columns = (VARBITLEN(bits) + BITS_OF_WORD - 1) / BITS_OF_WORD;
-	words = palloc0(sizeof *words * (Size) Max(row.columns, 1));
+	row.columns = ((int64) VARBITLEN(bits) + BITS_OF_WORD - 1) / BITS_OF_WORD;
+	check_row(fcinfo, &row);
+	words = palloc0(sizeof *words * (Size) row.columns);
 	for (int i = 0; i < VARBITLEN(bits); i++)
+	{
+		if (i % BITS_OF_WORD == 0)
+			CHECK_FOR_INTERRUPTS();
 		words[i / BITS_OF_WORD] |= (uint32) (VARBITS(bits)[i / 8] >> (7 - i % 8) & 1)
 			<< i % BITS_OF_WORD;
+	}
 	row.cells = (const char *) words;
-	c = add_row(fcinfo, &row);
+	c = collect(fcinfo, &row);
 	pfree(words);
 	PG_RETURN_POINTER(c);
 }

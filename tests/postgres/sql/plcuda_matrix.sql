@@ -83,6 +83,18 @@ SELECT s, m_fails('SELECT ' || s) FROM unnest(ARRAY[
     $$cbind(m) FROM (VALUES (array_fill(1::int2, ARRAY[1, 50000])), (array_fill(1::int2, ARRAY[50000, 1]))) v (m)$$,
     $$rbind(m) FROM (VALUES (array_fill(1::int2, ARRAY[1, 50000])), (array_fill(1::int2, ARRAY[50000, 1]))) v (m)$$]) s;
 
+-- As many bits as may be are more words of 32 than a number of 32 bits can be rounded up to.
+DO $$
+DECLARE v varbit := 0::bit(67108864);
+BEGIN
+    FOR i IN 1..4 LOOP
+        v := v || v;
+    END LOOP;
+    v := v || substring(v FROM 1 FOR length(v) - 20);
+    PERFORM array_matrix(b) FROM (VALUES (B'1'::varbit), (v)) r (b);
+EXCEPTION WHEN OTHERS THEN
+    RAISE INFO '% % %', length(v), SQLSTATE, SQLERRM;
+END $$;
 -- A million rows, also of many shapes. The time grows as their number does: otherwise this file would not end in time.
 DO $$
 DECLARE m int[]; c int[]; v float8[];
