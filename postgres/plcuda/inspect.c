@@ -28,6 +28,9 @@ ask(const plcuda_function *f, const char *text, plcuda_kernel_info *kernels, plc
 	window->used = bytes;
 	for (int i = 0; f != NULL && i < PLCUDA_KERNELS; i++)
 		window->kernels[i].present = f->blocks[i].present;
+	/* The worker keeps the function for calls: it loads all of its kernels now. */
+	if (f != NULL)
+		window->pointers.bytes = sizeof(plcuda_pointer) * (Size) f->row.pointer_count;
 	window = plcuda_run_call(PLCUDA_INSPECT, text);
 	if (window == NULL)
 		elog(ERROR, "the GPU worker has given no answer");

@@ -51,6 +51,18 @@ retval->isnull = 0;
 $$;
 SELECT i_most(0) = plcuda_kernel_max_blocksz('i_most') AS most;
 SELECT substring(i_fails('SELECT i_most(1)') from '^.....');
+-- A question about kernels comes before the first call: those that gather the result are there, too.
+CREATE FUNCTION i_text_of(n int) RETURNS text LANGUAGE plcuda AS $$
+#plcuda_begin
+#plcuda_num_threads i_threads
+if (gvm_thread_global() == 0) {
+    retval->value = "abc";
+    retval->length = 3;
+    retval->isnull = 0;
+}
+#plcuda_end
+$$;
+SELECT i_text_of(0);
 -- Who may not call it, may not ask; and what is no function.
 SET ROLE i_user;
 SELECT i_fails('SELECT plcuda_gpu_info()');
