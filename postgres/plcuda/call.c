@@ -517,19 +517,22 @@ fall_back_to_set(const plcuda_function *f, FunctionCallInfo fcinfo, Tuplestorest
 								 .dest = receiver};
 	const char		 *name = get_func_name(f->cpu_fallback);
 	const char		 *schema = get_namespace_name(get_func_namespace(f->cpu_fallback));
+	bool			  variadic;
 	StringInfoData	  text;
 
 	if (name == NULL || schema == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
 				 errmsg("the CPU fallback of function \"%s\" has been dropped meanwhile", f->name)));
+	variadic = OidIsValid(get_func_variadictype(f->cpu_fallback));
 	initStringInfo(&text);
 	appendStringInfo(&text, "SELECT * FROM %s(", quote_qualified_identifier(schema, name));
 	for (int i = 0; i < f->nargs; i++)
 	{
 		options.params->params[i] = (ParamExternData){fcinfo->args[i].value, fcinfo->args[i].isnull,
 													  PARAM_FLAG_CONST, f->argument_types[i]};
-		appendStringInfo(&text, i > 0 ? ", $%d" : "$%d", i + 1);
+		appendStringInfo(&text, "%s%s$%d", i > 0 ? ", " : "",
+						 variadic && i == f->nargs - 1 ? "VARIADIC " : "", i + 1);
 	}
 	appendStringInfoChar(&text, ')');
 	SetTuplestoreDestReceiverParams(receiver, store, info->econtext->ecxt_per_query_memory, false,

@@ -313,6 +313,14 @@ $$;
 SELECT * FROM s_gpu(1);
 SELECT * FROM s_gpu(3);
 SELECT s_gpu(2);
+CREATE FUNCTION s_cpu_all(n int, VARIADIC more int[]) RETURNS SETOF int LANGUAGE SQL AS $$ SELECT n + m FROM unnest(more) m $$;
+CREATE FUNCTION s_gpu_all(n int, VARIADIC more int[]) RETURNS SETOF int LANGUAGE plcuda AS $$
+#plcuda_begin
+#plcuda_cpu_fallback s_cpu_all
+plcuda_fall_back(plcuda);
+#plcuda_end
+$$;
+SELECT s_gpu_all(1, 2, 3), s_gpu_all(1, VARIADIC '{4,5}');
 CREATE FUNCTION s_dropped(n int) RETURNS SETOF int LANGUAGE SQL AS 'SELECT n';
 CREATE FUNCTION s_drops(n int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN DROP FUNCTION s_dropped(int); RETURN true; END $$;
 CREATE FUNCTION s_without(n int) RETURNS SETOF int LANGUAGE plcuda AS $$
