@@ -519,9 +519,6 @@ void
 plcuda_rest(void)
 {
 	plcuda_detach_tables();
-	if (state.device == NULL)
-		return;
-	plcuda_release_rows();
-	plcuda_release_block(&state.results);
-	plcuda_release_block(&state.workbuf);
+	if (state.device != NULL)
+		release_buffers();
 }
