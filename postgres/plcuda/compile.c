@@ -156,10 +156,11 @@ make_workplace(const plcuda_window *window, workplace *w)
 
 /* ---- the compiler */
 
+/* A process that is beyond `value` is told so by a signal, and one beyond `most` killed, where there is a difference. */
 static void
-limit(int what, uint64_t value)
+limit(int what, uint64_t value, uint64_t most)
 {
-	const struct rlimit l = {value, value};
+	const struct rlimit l = {value, most};
 
 	(void) setrlimit((__rlimit_resource_t) what, &l);
 }
@@ -200,10 +201,10 @@ become_compiler(const plcuda_window *window, const plcuda_target *target, const 
 	snprintf(temporary, sizeof temporary, "%s", w->folder);
 	setenv("TMPDIR", temporary, 1);
 	setenv("LC_ALL", "C", 1);
-	limit(RLIMIT_CORE, 0);
-	limit(RLIMIT_FSIZE, OUTPUT_BYTES_MAX);
-	limit(RLIMIT_CPU, window->compile_s);
-	limit(RLIMIT_AS, window->compile_bytes);
+	limit(RLIMIT_CORE, 0, 0);
+	limit(RLIMIT_FSIZE, OUTPUT_BYTES_MAX, OUTPUT_BYTES_MAX);
+	limit(RLIMIT_CPU, window->compile_s, (uint64_t) window->compile_s + 1);
+	limit(RLIMIT_AS, window->compile_bytes, window->compile_bytes);
 	if (target->architecture == 0)
 		execvp(c[0], c);
 	else
@@ -211,17 +212,21 @@ become_compiler(const plcuda_window *window, const plcuda_target *target, const 
 	_exit(NOT_RUN);
 }
 
-/*
- * Whether a compiler that has failed has used up its time. Its status does not say so where a process that it has started was
- * killed. The limit is enforced in ticks of the system, which may be more than the time that wait4() reports: 90 % count as all.
- */
+/* GCC's driver ends as after any error where a process that it has started was stopped; it names the signal, in the C locale. */
 static bool
-is_late(const struct rusage *used, uint32_t limit_s)
+is_late(int status, const workplace *w)
 {
-	const int64_t ms = (int64_t) (used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000 +
-		(used->ru_utime.tv_usec + used->ru_stime.tv_usec) / 1000;
+	static const char said[] = "CPU time limit exceeded";
+	size_t			  len = 0;
+	void			 *text;
+	bool			  late;
 
-	return ms >= (int64_t) limit_s * 900;
+	if (WIFSIGNALED(status))
+		return WTERMSIG(status) == SIGXCPU;
+	text = plcuda_read_file(w->log, PLCUDA_LOG_BYTES_MAX, &len);
+	late = text != NULL && memmem(text, len, said, sizeof said - 1) != NULL;
+	free(text);
+	return late;
 }
 
 /* The image is in w->to: true. */
@@ -229,18 +234,17 @@ static bool
 run_compiler(const plcuda_window *window, const plcuda_target *target, const workplace *w,
 			 plcuda_message *answer)
 {
-	const pid_t	  child = fork();
-	int			  status = 0;
-	struct rusage used = {0};
+	const pid_t child = fork();
+	int			status = 0;
 
 	if (child == 0)
 		become_compiler(window, target, w);
-	if (child < 0 || wait4(child, &status, 0, &used) != child)
+	if (child < 0 || waitpid(child, &status, 0) != child)
 	{
 		plcuda_answer_error(answer, "58000", "cannot start a compiler: %s", strerror(errno));
 		return false;
 	}
-	if (status != 0 && is_late(&used, window->compile_s))
+	if (status != 0 && is_late(status, w))
 		plcuda_answer_error(answer, "54000",
 							"the compiler was stopped after %u s: its limit is plcuda.compile_time",
 							window->compile_s);
