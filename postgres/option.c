@@ -11,7 +11,6 @@
 #include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
 #include "foreign/foreign.h"
-#include "parser/parser.h"
 #include "utils/builtins.h"
 
 #include <gvmem/gvmem.h>
@@ -117,31 +116,36 @@ value_length(DefElem *option)
 	return (uint32) number;
 }
 
-/* The position of a syntax error is one in the option's text, not in the statement that has the option. */
-static void
-report_in_source(void *text)
+typedef struct parsed_text
 {
-	const int position = geterrposition();
+	const char *text, *name;
+} parsed_text;
+
+static void
+report_in_text(void *argument)
+{
+	const parsed_text *parsed = argument;
+	const int		   position = geterrposition();
 
 	if (position > 0)
 	{
 		errposition(0);
 		internalerrposition(position);
-		internalerrquery(text);
+		internalerrquery(parsed->text);
 	}
-	errcontext("option \"source\"");
+	errcontext("%s", parsed->name);
 }
 
-static List *
-parse_source(const char *text)
+List *
+gstore_parse(const char *text, RawParseMode mode, const char *name)
 {
-	ErrorContextCallback context = {.callback = report_in_source,
-									.arg = unconstify(char *, text),
-									.previous = error_context_stack};
-	List				*statements;
+	parsed_text			 parsed = {text, name};
+	ErrorContextCallback context = {
+		.callback = report_in_text, .arg = &parsed, .previous = error_context_stack};
+	List *statements;
 
 	error_context_stack = &context;
-	statements = raw_parser(text, RAW_PARSE_DEFAULT);
+	statements = raw_parser(text, mode);
 	error_context_stack = context.previous;
 	return statements;
 }
@@ -154,7 +158,7 @@ static const char *
 source_query(DefElem *option)
 {
 	const char *text = defGetString(option);
-	const List *statements = parse_source(text);
+	const List *statements = gstore_parse(text, RAW_PARSE_DEFAULT, "option \"source\"");
 	const Node *first = statements != NIL ? linitial_node(RawStmt, statements)->stmt : NULL;
 
 	if (list_length(statements) != 1 || !IsA(first, SelectStmt) ||

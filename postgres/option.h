@@ -1,10 +1,11 @@
-/* postgres/option.h - options of tables and columns. */
+/* postgres/option.h - options of tables and columns, and the parser for texts within statements. */
 #ifndef GSTORE_OPTION_H
 #define GSTORE_OPTION_H
 
 #include "postgres.h"
 
 #include "access/attnum.h"
+#include "parser/parser.h"
 
 /* The device of OPTIONS (pinning 'N'); 0 without. */
 extern int gstore_table_device(Oid relation);
@@ -16,5 +17,11 @@ extern const char *gstore_table_source(Oid relation);
 extern bool gstore_column_is_compressed(Oid relation, AttrNumber column);
 /* OPTIONS (length 'N'); 0 without. */
 extern uint32 gstore_column_length(Oid relation, AttrNumber column);
+
+/*
+ * raw_parser() of a text that a statement has as a value. An error has its position in this text, not in the statement, and says
+ * what it is: name.
+ */
+extern List *gstore_parse(const char *text, RawParseMode mode, const char *name);
 
 #endif

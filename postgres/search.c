@@ -26,7 +26,6 @@
 #include "parser/parse_expr.h"
 #include "parser/parse_oper.h"
 #include "parser/parse_relation.h"
-#include "parser/parser.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -40,6 +39,7 @@
 #include "utils/snapmgr.h"
 
 #include "postgres/compat.h"
+#include "postgres/option.h"
 #include "postgres/qual.h"
 #include "postgres/query_compile.h"
 #include "postgres/query_records.h"
@@ -262,19 +262,16 @@ is_star(const Node *node)
 	return IsA(node, ColumnRef) && IsA(linitial(((const ColumnRef *) node)->fields), A_Star);
 }
 
-/* The only thing that SELECT with this text returns. */
+/* The only thing that SELECT with this text returns. What PL/pgSQL has for expressions is what one SELECT may have behind its first word. */
 static Node *
 parse_expression(const char *text)
 {
-	List			*statements = raw_parser(psprintf("SELECT %s", text), RAW_PARSE_DEFAULT);
-	SelectStmt		*select = list_length(statements) == 1
-			 ? (SelectStmt *) linitial_node(RawStmt, statements)->stmt
-			 : NULL;
-	SelectStmt		*plain = makeNode(SelectStmt);
-	const ResTarget *target;
+	const List *statements = gstore_parse(text, RAW_PARSE_PLPGSQL_EXPR, "filter of gstore_search()");
+	const SelectStmt *select = castNode(SelectStmt, linitial_node(RawStmt, statements)->stmt);
+	SelectStmt		 *plain = makeNode(SelectStmt);
+	const ResTarget	 *target;
 
-	if (select != NULL && IsA(select, SelectStmt))
-		plain->targetList = select->targetList;
+	plain->targetList = select->targetList;
 	target = list_length(plain->targetList) == 1 ? linitial(plain->targetList) : NULL;
 	if (target == NULL || !equal(plain, select) || target->name != NULL ||
 		target->indirection != NIL || is_star(target->val))

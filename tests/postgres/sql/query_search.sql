@@ -77,6 +77,9 @@ SELECT * FROM gstore_search(NULL::sg, 'd', NULL::float8[], 3, '<->');
 SELECT * FROM gstore_search(NULL::sg, 'nothing', '{1,2}'::real[], 3, '<->');
 SELECT same('d', '''{1,2}''::real[]', 3, '<->'), same('d', '''{1,2,3,4,5}''::float8[]', 3, '='), same('d', '''{1,2,3,4,5}''::float8[]', 3, '<<>>');
 SELECT same('d', '''{1,2,3,4,5}''::float8[]', 3, '<->', f) FROM unnest(ARRAY['id', 'now() > ''2000-01-01''', 'id IN (SELECT 1)', 'true; SELECT 1', 'true FROM pg_class', '', 'count(*) > 1', '$1', 'true) OR (true', 'true AS a', 'nothing > 1', 'pg_class.oid > 1', '1 / 0 > id', '*', '(*)', 'ARRAY[*] IS NULL', 'DEFAULT', 'GROUPING(id) > 0', 'row_number() OVER () > 0', 'generate_series(1, id) > 0', 'EXISTS (SELECT 1)', 'ARRAY(SELECT 1) IS NULL', 'int4larger(c => 1, d => 2) > 0', 'r[1:*] IS NULL', 'r.x IS NULL', 'ROW(id).* IS NULL', 'xmin IS NULL', 'DISTINCT true', 'true UNION SELECT true', 'true INTO x']) f;
+-- A syntax error has its position in the filter.
+SELECT count(*) FROM gstore_search(NULL::sg, 'd', '{1,2,3,4,5}'::float8[], 3, '<->', E'id > 100\n    AND > 5');
+SELECT count(*) FROM gstore_search(NULL::sg, 'd', '{1,2,3,4,5}'::float8[], 3, '<->', 'true; SELECT 1');
 -- Whole rows are no stars.
 SELECT f, found('d', '''{1,2,3,4,5}''::float8[]', 2, '<->', f) = found('d', '''{1,2,3,4,5}''::float8[]', 2, '<->'), left(found('d', '''{1,2,3,4,5}''::float8[]', 2, '<->', f), 60) FROM unnest(ARRAY['sg.*', 'sg', 'sg.* = sg', 'tableoid IS NOT NULL']) f;
 SELECT * FROM gstore_search(1, 'd', '{1,2,3,4,5}'::float8[], 3, '<->');
