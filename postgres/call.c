@@ -36,7 +36,7 @@ open_table(Oid oid, gstore_call_table *out)
 	gstore_wait_ready();
 	snapshot = gstore_register_snapshot(relation, GetActiveSnapshot(), NULL);
 	gstore_note_read(relation, snapshot);
-	if (gstore_whole_choose(relation, snapshot, &view))
+	if (gstore_whole_choose(relation, snapshot, true, &view) == GSTORE_WHOLE_ROWS)
 		(void) gstore_whole_export(relation, &view, GSTORE_EXPORT_CALL, out, NULL);
 	UnregisterSnapshot(snapshot);
 	relation_close(relation, NoLock);

@@ -215,7 +215,7 @@ run_filter(gstore_filter *filter, int count)
 	if (count == 0)
 		return true;
 	if (!filter->joined)
-		return gstore_run_refuse(&filter->run, filter->compiled, "rows are in two stores");
+		return gstore_run_refuse(&filter->run, filter->compiled, GSTORE_WHY_TWO_STORES);
 	filter->request.unasked = false;
 	if (!gstore_run_begin(&filter->run, &filter->request))
 		return false;

@@ -174,8 +174,9 @@ typedef struct join_state
 	MemoryContext	 run_context; /* of a batch's first run */
 	MemoryContext	 later;		  /* of the latest one that goes on with it */
 	phase			 phase;
-	uint32			 rows_most; /* of the next batch */
-	int64			 batches;	/* that the GPU has done; for EXPLAIN */
+	uint32			 rows_most;	 /* of the next batch */
+	int64			 batches;	 /* that the GPU has done; for EXPLAIN */
+	bool			 two_stores; /* which a table's rows are of: they are not in its view */
 	gstore_view		 views[GQUERY_TABLES_MAX];
 	gstore_view	   run_views[GQUERY_TABLES_MAX]; /* the same, and what a run adds in its context */
 	gstore_request request;
@@ -246,13 +247,16 @@ choose_views(join_state *state)
 	const Snapshot snapshot = gstore_register_snapshots(state->relations, 1 + state->inner_count,
 														state->css.ss.ps.state);
 
+	state->two_stores = false;
 	for (int i = state->inner_count; i > 0; i--)
 	{
+		gstore_whole rows;
+
 		gstore_note_read(state->relations[i], snapshot);
-		if (!gstore_whole_choose(state->relations[i], snapshot, &state->views[i]))
-			state->views[i] = (gstore_view){0};
-		else
+		rows = gstore_whole_choose(state->relations[i], snapshot, false, &state->views[i]);
+		if (rows == GSTORE_WHOLE_ROWS)
 			state->views[0].name.device = state->views[i].name.device;
+		state->two_stores |= rows == GSTORE_WHOLE_TWO_STORES;
 	}
 	UnregisterSnapshot(snapshot);
 	MemoryContextSwitchTo(old);
@@ -261,9 +265,12 @@ choose_views(join_state *state)
 static bool
 run_batch(join_state *state)
 {
-	MemoryContext old = MemoryContextSwitchTo(state->run_context);
+	MemoryContext old;
 	bool		  done;
 
+	if (state->two_stores)
+		return gstore_run_refuse(&state->run, state->compiled, GSTORE_WHY_TWO_STORES);
+	old = MemoryContextSwitchTo(state->run_context);
 	state->views[0].rows = state->views[0].live_rows = gstore_row_batch_count(state->outer->batch);
 	memcpy(state->run_views, state->views, sizeof state->views);
 	state->request = (gstore_request){.compiled = state->compiled,

@@ -355,8 +355,7 @@ typedef struct order_state
 	const char *local; /* what the outer plan has done, as EXPLAIN says it; NULL: it has not run */
 	uint8 *listed; /* bitmap of the view's rows: those of the lists before; NULL: there are none */
 	bool   prepared; /* what follows is known of the first list, which is not made yet */
-	int	   ranges;	 /* of rows; 0: the table has none */
-	bool   joined;	 /* view is of all of them */
+	gstore_whole	   rows;
 	gstore_view		   view;
 	uint64			   times;  /* order_parts.times */
 	uint64			   wanted; /* entries that the LIMIT needs, about; 0: not known */
@@ -534,18 +533,16 @@ make_decided_list(ForeignScanState *node, order_state *state, const int64 *after
 static void
 prepare_lists(ForeignScanState *node, order_state *state)
 {
-	const Relation	 relation = node->ss.ss_currentRelation;
-	EState			*estate = node->ss.ps.state;
-	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
-	Snapshot		 snapshot;
+	const Relation relation = node->ss.ss_currentRelation;
+	EState		  *estate = node->ss.ps.state;
+	Snapshot	   snapshot;
 
 	if (state->prepared)
 		return;
 	snapshot = gstore_register_snapshot(relation, estate->es_snapshot, estate);
 	gstore_note_read(relation, snapshot);
-	state->ranges = gstore_choose_rows(relation, snapshot, false, true, ranges);
+	state->rows = gstore_whole_choose(relation, snapshot, false, &state->view);
 	UnregisterSnapshot(snapshot);
-	state->joined = state->ranges > 0 && gstore_whole_join(ranges, state->ranges, &state->view);
 	state->wanted = state->times *
 		Min(gstore_evaluate_limits(state->limits, node->ss.ps.ps_ExprContext), GSTORE_LIST_ROWS_MOST);
 	state->prepared = true;
@@ -572,7 +569,7 @@ start_order(ForeignScanState *node, bool unasked)
 	request = request_of(node, state, NULL);
 	request.list_max = first_max(state);
 	request.unasked = unasked;
-	if (state->joined)
+	if (state->rows == GSTORE_WHOLE_ROWS)
 		started = gstore_run_start(&state->run, &request);
 	MemoryContextSwitchTo(old);
 	return started;
@@ -585,10 +582,10 @@ make_first_list(ForeignScanState *node, order_state *state)
 	gstore_ahead_begin(node);
 	prepare_lists(node, state);
 	state->run.figures.place = "nowhere, as the table has no rows";
-	if (state->ranges == 0)
+	if (state->rows == GSTORE_WHOLE_NONE)
 		return true;
-	if (!state->joined)
-		return gstore_run_refuse(&state->run, state->compiled, "rows are in two stores");
+	if (state->rows == GSTORE_WHOLE_TWO_STORES)
+		return gstore_run_refuse(&state->run, state->compiled, GSTORE_WHY_TWO_STORES);
 	state->max = first_max(state);
 	return make_decided_list(node, state, NULL);
 }

@@ -55,6 +55,8 @@ extern gstore_start gstore_run_start(gstore_run *run, const gstore_request *requ
  */
 extern bool gstore_run_begin(gstore_run *run, const gstore_request *request);
 
+#define GSTORE_WHY_TWO_STORES "rows are in two stores"
+
 /* A request that is not made, of such a kind, is counted. why: literal. False. */
 extern bool gstore_run_refuse(gstore_run *run, const gstore_compiled *compiled, const char *why);
 

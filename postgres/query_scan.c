@@ -50,7 +50,7 @@ typedef struct query_state
 	MemoryContext	 later;	  /* of the latest one that goes on with it */
 	phase			 phase;
 	bool		   prepared; /* views and request are those of the first run, which has not begun */
-	bool		   empty;	 /* the outer table has no rows. Inner ones may have none */
+	gstore_whole   rows;	 /* as choose_rows() says */
 	gstore_view	   views[GQUERY_TABLES_MAX];
 	gstore_request request; /* of the latest run */
 	gstore_run	   run;
@@ -127,19 +127,20 @@ count_wanted(const ForeignScanState *node, query_state *state)
 	return limit > 0 ? limit : PG_UINT64_MAX;
 }
 
-/* False: the outer table has no rows. Inner ones may have none. */
-static bool
+/* GSTORE_WHOLE_NONE: the outer table has no rows. Inner ones may have none. */
+static gstore_whole
 choose_rows(const query_state *state, Snapshot snapshot, gstore_view *views)
 {
-	gstore_note_read(state->relations[0], snapshot);
-	for (int i = 0; i < state->inner_count; i++)
-		gstore_note_read(state->relations[1 + i], snapshot);
-	if (!gstore_whole_choose(state->relations[0], snapshot, &views[0]))
-		return false;
-	for (int i = 0; i < state->inner_count; i++)
-		if (!gstore_whole_choose(state->relations[1 + i], snapshot, &views[1 + i]))
-			views[1 + i] = (gstore_view){0};
-	return true;
+	gstore_whole rows;
+
+	for (int i = 0; i <= state->inner_count; i++)
+		gstore_note_read(state->relations[i], snapshot);
+	rows = gstore_whole_choose(state->relations[0], snapshot, false, &views[0]);
+	for (int i = 1; i <= state->inner_count && rows == GSTORE_WHOLE_ROWS; i++)
+		if (gstore_whole_choose(state->relations[i], snapshot, false, &views[i]) ==
+			GSTORE_WHOLE_TWO_STORES)
+			rows = GSTORE_WHOLE_TWO_STORES;
+	return rows;
 }
 
 /* In state->context. */
@@ -151,7 +152,7 @@ prepare_query(ForeignScanState *node, query_state *state)
 	if (state->prepared)
 		return;
 	snapshot = gstore_register_snapshots(state->relations, 1 + state->inner_count, node->ss.ps.state);
-	state->empty = !choose_rows(state, snapshot, state->views);
+	state->rows = choose_rows(state, snapshot, state->views);
 	UnregisterSnapshot(snapshot);
 	state->request = (gstore_request){.compiled = state->compiled,
 									  .context = node->ss.ps.ps_ExprContext,
@@ -179,7 +180,7 @@ start_query(ForeignScanState *node, bool unasked)
 	old = MemoryContextSwitchTo(state->context);
 	prepare_query(node, state);
 	state->request.unasked = unasked;
-	if (!state->empty)
+	if (state->rows == GSTORE_WHOLE_ROWS)
 		started = gstore_run_start(&state->run, &state->request);
 	MemoryContextSwitchTo(old);
 	return started;
@@ -188,11 +189,13 @@ start_query(ForeignScanState *node, bool unasked)
 static bool
 run_prepared(query_state *state)
 {
-	if (state->empty)
+	if (state->rows == GSTORE_WHOLE_NONE)
 	{
 		take_nothing(state);
 		return true;
 	}
+	if (state->rows == GSTORE_WHOLE_TWO_STORES)
+		return gstore_run_refuse(&state->run, state->compiled, GSTORE_WHY_TWO_STORES);
 	state->request.unasked = false;
 	if (!gstore_run_begin(&state->run, &state->request))
 		return false;

@@ -389,11 +389,10 @@ run_program(gpu_search *g, gstore_compiled *compiled)
 static bool
 find_rows(gpu_search *g)
 {
-	search			*s = g->s;
-	const Snapshot	 snapshot = GetActiveSnapshot();
-	PlanState		*parent = (PlanState *) makeNode(ResultState);
-	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
-	int				 count;
+	search		  *s = g->s;
+	const Snapshot snapshot = GetActiveSnapshot();
+	PlanState	  *parent = (PlanState *) makeNode(ResultState);
+	gstore_whole   rows;
 
 	g->query = (gstore_query){.sink = GSTORE_SINK_NEAREST,
 							  .relation = 1,
@@ -405,12 +404,12 @@ find_rows(gpu_search *g)
 		g->query.filters = make_ands_implicit((Expr *) canonicalize_qual(
 			(Expr *) expression_planner((Expr *) copyObject(s->filter)), false));
 	gstore_note_read(s->relation, snapshot);
-	count = gstore_choose_rows(s->relation, snapshot, false, true, ranges);
-	if (count == 0)
+	rows = gstore_whole_choose(s->relation, snapshot, false, &g->view);
+	if (rows == GSTORE_WHOLE_NONE)
 		return true;
-	if (!gstore_whole_join(ranges, count, &g->view))
+	if (rows == GSTORE_WHOLE_TWO_STORES)
 	{
-		strlcpy(s->why, "rows are in two stores", sizeof s->why);
+		strlcpy(s->why, GSTORE_WHY_TWO_STORES, sizeof s->why);
 		gstore_query_count(GSTORE_QUERY_SEARCH, GSTORE_QUERY_UNSUPPORTED, 1);
 		return false;
 	}

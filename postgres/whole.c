@@ -76,12 +76,18 @@ copy_ranges(Relation relation, const gstore_row_range *ranges, int count, gstore
 	ExecDropSingleTupleTableSlot(slot);
 }
 
+static bool
+are_of_two_stores(const gstore_row_range *ranges, int count)
+{
+	return count == 2 && ranges[0].view.store != ranges[1].view.store;
+}
+
 bool
 gstore_whole_join(const gstore_row_range *ranges, int count, gstore_view *out)
 {
 	gstore_row_range own[GSTORE_ROW_RANGES_MAX];
 
-	if (count == 2 && ranges[0].view.store != ranges[1].view.store)
+	if (are_of_two_stores(ranges, count))
 		return false;
 	for (int i = 0; i < count; i++) /* bitmaps of its own: they are written to */
 	{
@@ -95,19 +101,20 @@ gstore_whole_join(const gstore_row_range *ranges, int count, gstore_view *out)
 	return true;
 }
 
-bool
-gstore_whole_choose(Relation relation, Snapshot snapshot, gstore_view *out)
+gstore_whole
+gstore_whole_choose(Relation relation, Snapshot snapshot, bool copied, gstore_view *out)
 {
 	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
 	const int		 count = gstore_choose_rows(relation, snapshot, false, true, ranges);
 
-	if (count == 0)
-		return false;
-	if (count == 2 && ranges[0].view.store != ranges[1].view.store)
-		copy_ranges(relation, ranges, count, out);
-	else
+	*out = (gstore_view){0};
+	if (count > 0 && !are_of_two_stores(ranges, count))
 		join_ranges(ranges, count, out);
-	return out->rows > 0;
+	else if (count > 0 && copied)
+		copy_ranges(relation, ranges, count, out);
+	else if (count > 0)
+		return GSTORE_WHOLE_TWO_STORES;
+	return out->rows > 0 ? GSTORE_WHOLE_ROWS : GSTORE_WHOLE_NONE;
 }
 
 /* ---- what the caller is given */

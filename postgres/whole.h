@@ -14,11 +14,19 @@
 #include "postgres/scan.h"
 #include "postgres/token.h"
 
+typedef enum gstore_whole
+{
+	GSTORE_WHOLE_NONE, /* there is no row */
+	GSTORE_WHOLE_ROWS,
+	GSTORE_WHOLE_TWO_STORES, /* they are of two stores, and were not to be copied */
+} gstore_whole;
+
 /*
- * The rows [0, out->rows) of a store, and those of them that are not seen. Lives in the current memory context. False: there
- * is no row.
+ * The rows [0, out->rows) of a store, and those of them that are not seen; out is empty but for GSTORE_WHOLE_ROWS. Lives in the
+ * current memory context. copied: rows of two stores are written to a third one, each time, which goes with the transaction.
  */
-extern bool gstore_whole_choose(Relation relation, Snapshot snapshot, gstore_view *out);
+extern gstore_whole
+gstore_whole_choose(Relation relation, Snapshot snapshot, bool copied, gstore_view *out);
 
 /*
  * The same of ranges that were chosen, whose rows keep their numbers. False: they are of two stores.
