@@ -104,8 +104,9 @@ list_lost(Oid **relations, int **errors)
 	return count;
 }
 
+/* tried: it has a source. */
 static void
-note_outcome(Oid relation, int error)
+note_outcome(Oid relation, int error, bool tried)
 {
 	gstore_table *table;
 
@@ -114,26 +115,27 @@ note_outcome(Oid relation, int error)
 	if (table != NULL)
 	{
 		table->reload_error = error;
-		table->reload_at = DT_NOEND; /* loaded, or it has no source */
 		if (error != 0)
 			delay_reload(table);
+		else if (!tried)
+			table->reload_at = DT_NOEND;
 	}
 	LWLockRelease(gstore->lock);
 	ConditionVariableBroadcast(&gstore->reloaded);
 }
 
-/* Whether a lost table has not been tried yet, or is being. */
+/* Of a table that was lost: it has been loaded, is being, or is to be, and no try has failed. */
 static bool
-is_load_due(Oid relation)
+loads_from_source(Oid relation)
 {
 	const gstore_table *table;
-	bool				due;
+	bool				loads;
 
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	table = gstore_find_table(relation, false);
-	due = table != NULL && table->reload_error == 0 && table->reload_at != DT_NOEND;
+	loads = table != NULL && table->reload_error == 0 && table->reload_at != DT_NOEND;
 	LWLockRelease(gstore->lock);
-	return due;
+	return loads && gstore_table_source(relation) != NULL;
 }
 
 static void
@@ -287,62 +289,68 @@ gstore_reload_main(Datum database)
 	count = list_lost(&tables, &errors);
 	for (int i = 0; i < count; i++)
 	{
-		const int error = gstore_background_try(load_table, tables[i], "loading from its source",
-												errors[i]);
+		const int  error = gstore_background_try(load_table, tables[i], "loading from its source",
+												 errors[i]);
+		const bool tried = loaded != NULL;
 
-		if (loaded != NULL)
+		if (tried)
 		{
 			if (error == 0)
 				ereport(LOG, (errmsg_internal("%s", loaded)));
 			pfree(loaded);
 			loaded = NULL;
 		}
-		note_outcome(tables[i], error);
+		note_outcome(tables[i], error, tried);
 	}
 }
 
 /* ---- who waits for the rows */
 
-static bool
-is_awaited(Oid relation)
-{
-	gstore_view view;
-
-	gstore_look(relation, NULL, GSTORE_DEAD_NOT_WANTED, &view);
-	return view.lost && is_load_due(relation) && gstore_table_source(relation) != NULL;
-}
-
-/* That the rows were lost, and have not come by then. NULL: until now. */
+/* snapshot: NULL: now. */
 static bool
 sees_loss(Oid relation, Snapshot snapshot)
 {
 	gstore_view view;
 
 	gstore_look(relation, snapshot, GSTORE_DEAD_NOT_WANTED, &view);
-	return view.lost && !view.outdated;
+	return view.lost;
+}
+
+static bool
+is_awaited(Oid relation)
+{
+	return sees_loss(relation, NULL) && loads_from_source(relation);
+}
+
+/* The rows have come since, and are not those that this transaction has replaced. */
+static bool
+misses_load(Oid relation, Snapshot snapshot)
+{
+	const gstore_pending *pending = gstore_pending_find(relation);
+
+	return (pending == NULL || !gstore_pending_replaced(pending, snapshot->curcid)) &&
+		sees_loss(relation, snapshot) && !sees_loss(relation, NULL) && loads_from_source(relation);
 }
 
 bool
 gstore_reload_await(Relation relation, Snapshot snapshot)
 {
 	const Oid oid = RelationGetRelid(relation);
-	bool	  waited = false;
+	bool	  writes;
 
-	if (!gstore_wait_for_source || gstore_pending_find(oid) != NULL ||
-		CheckRelationLockedByMe(relation, ShareUpdateExclusiveLock, true))
-		return false; /* the loader waits for this transaction */
-	while (is_awaited(oid))
+	if (!gstore_wait_for_source)
+		return false;
+	writes = gstore_pending_find(oid) != NULL ||
+		CheckRelationLockedByMe(relation, ShareUpdateExclusiveLock, true);
+	while (!writes && is_awaited(oid)) /* the loader would wait for a writer */
 	{
-		waited = true;
 		ConditionVariablePrepareToSleep(&gstore->reloaded);
 		if (is_awaited(oid))
 			(void) ConditionVariableTimedSleep(&gstore->reloaded, WAIT_MS, PG_WAIT_EXTENSION);
 		ConditionVariableCancelSleep();
 		CHECK_FOR_INTERRUPTS();
 	}
-	return waited ||
-		(snapshot != NULL && sees_loss(oid, snapshot) && !sees_loss(oid, NULL) &&
-		 gstore_table_source(oid) != NULL);
+	return snapshot != NULL && misses_load(oid, snapshot);
 }
 
 /* A statement's snapshot of a table whose rows were lost when it began. Lives in the statement's memory. */
@@ -506,11 +514,12 @@ gstore_look_now(Oid relation, gstore_dead dead, gstore_view *view)
 	if ((view->lost || view->outdated) && gstore_wait_for_source)
 	{
 		const Relation table = table_open(relation, AccessShareLock);
+		const bool	   came = gstore_reload_await(table, GetActiveSnapshot());
 
-		if (gstore_reload_await(table, GetActiveSnapshot()) && IsolationUsesXactSnapshot())
+		if (came && IsolationUsesXactSnapshot())
 			gstore_fail_reloaded();
 		table_close(table, AccessShareLock);
-		if (!IsolationUsesXactSnapshot())
+		if (came)
 			gstore_look(relation, NULL, dead, view);
 	}
 	gstore_check_lost(relation, view);

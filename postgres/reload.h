@@ -17,8 +17,8 @@
 extern void gstore_reload_look(void);
 
 /*
- * Waits for the table's rows, if the setting says so. True: it has waited, or they have come since the snapshot was taken, which may
- * be NULL. The caller does not hold the writers' lock, or need not.
+ * Waits for the table's rows, if the setting says so and this transaction does not write the table. True: they have come, since the
+ * snapshot was taken, which may be NULL.
  */
 extern bool gstore_reload_await(Relation relation, Snapshot snapshot);
 

@@ -296,16 +296,18 @@ class Source:
         expect(count(server), 0, "rows for who does not wait")
         expect(server.error(sets + "SET statement_timeout = '200ms'; SELECT count(*) FROM ft"), "57014", "SQLSTATE")
         server.sql("CREATE TABLE heap (id int, v int); INSERT INTO heap VALUES (1, 0)")
-        reader, repeatable, writer, joiner, late = (server.session() for _ in range(5))
+        reader, repeatable, writer, joiner, late, deleter = (server.session() for _ in range(6))
         calls = ["SELECT gstore_fdw_nitems('ft')", "SELECT gstore_fdw_rawsize('ft') > 0", "SELECT gstore_export('ft') IS NOT NULL", "SELECT gstore_export_ipchandle('ft') IS NOT NULL"]
         functions = [server.session() for _ in calls]
         late.sql(sets + "BEGIN ISOLATION LEVEL REPEATABLE READ")
-        for session, text in ((reader, "SELECT count(*) FROM ft"), (late, "SELECT gstore_fdw_nitems('ft')"), (repeatable, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ft"), (joiner, "UPDATE heap SET v = v + 1 FROM ft WHERE ft.id = heap.id RETURNING v"), (writer, "UPDATE ft SET id = id RETURNING id")) + tuple(zip(functions, calls)):
+        for session, text in ((reader, "SELECT count(*) FROM ft"), (late, "SELECT gstore_fdw_nitems('ft')"), (repeatable, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ft"), (joiner, "UPDATE heap SET v = v + 1 FROM ft WHERE ft.id = heap.id RETURNING v"), (writer, "UPDATE ft SET id = id RETURNING id"), (deleter, "BEGIN; DELETE FROM ft WHERE id NOT IN (SELECT min(id) FROM ft GROUP BY id > 0) RETURNING id")) + tuple(zip(functions, calls)):
             session.sql(sets)
             session.begin(text)
-        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft|UPDATE ft|gstore_'", "9")
+        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft|UPDATE ft|gstore_'", "10")
         server.sql("UPDATE heap SET v = 10")
         holder.sql("COMMIT")
+        expect(deleter.finish(), "2", "a row that was deleted for what another scan of the statement saw")
+        deleter.sql("ROLLBACK")
         expect(reader.finish(), "2", "rows for who waits")
         expect(repeatable.error(), "40001", "SQLSTATE")
         expect(late.error(), "40001", "SQLSTATE of a function")
@@ -355,24 +357,43 @@ class Source:
     def rows_that_came_while_a_statement_ran_are_seen(self, server):
         server.sql("CREATE TABLE gate AS SELECT generate_series(1, 100) AS id")
         server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.gate'); INSERT INTO ft VALUES (0)")
-        holder, reader, repeatable, other = (server.session() for _ in range(4))
+        server.sql("CREATE FOREIGN TABLE bare (id int) SERVER gstore_fdw; INSERT INTO bare VALUES (0)")
+        holder, early, describes, reader, repeatable, replaces, other = (server.session() for _ in range(7))
         holder.sql("SELECT pg_advisory_lock(1); BEGIN; LOCK gate")
+        counts, waiting = "(SELECT count(*) FROM ft), (SELECT count(*) FROM ft WHERE id > 50)", "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        for session, what in ((early, counts), (describes, "gstore_fdw_nitems('bare')")):
+            session.sql("SET gstore_fdw.wait_for_source = on")
+            session.begin(f"SELECT {what} FROM pg_advisory_lock_shared(1)")
+        server.wait_for(waiting, "2")
         terminate(server)
-        server.wait_for("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
-        for session, wait in ((reader, "on"), (repeatable, "on"), (other, "off")):
+        server.wait_for("SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'relation' AND NOT granted")
+        for session, wait in ((reader, "on"), (repeatable, "on"), (replaces, "on"), (other, "off")):
             session.sql(f"SET gstore_fdw.wait_for_source = {wait}")
-        for session in (repeatable, other):
+        for session in (repeatable, replaces, other):
             session.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM gstore_fdw_keeper_info")
-        reader.begin("SELECT (SELECT count(*) FROM ft), (SELECT count(*) FROM ft WHERE id > 50) FROM pg_advisory_lock_shared(1)")
-        server.wait_for("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted", "1")
+        reader.begin(f"SELECT {counts} FROM pg_advisory_lock_shared(1)")
+        server.wait_for(waiting, "3")
         holder.sql("COMMIT")
         server.wait_for("SELECT count(*) FROM ft", "100")
         holder.sql("SELECT pg_advisory_unlock(1)")
         expect(reader.finish(), "100|50", "rows for who would have waited")
+        expect(early.finish(), "100|50", "rows for a statement that began before the loss")
+        expect(describes.error(), "55000", "SQLSTATE of a function in a statement that began before the loss of a table without a source")
+        expect(replaces.sql("TRUNCATE ft; INSERT INTO ft VALUES (1); SELECT count(*) FROM ft; ROLLBACK"), "1", "rows that replace those that have come")
         expect(other.sql("SELECT count(*) FROM ft; COMMIT"), "0", "rows for who would not")
         repeatable.begin("SELECT count(*) FROM ft")
         expect(repeatable.error(), "40001", "SQLSTATE")
-        server.sql("DROP FOREIGN TABLE ft; DROP TABLE gate")
+        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader'", "0")
+        server.sql("ALTER FOREIGN TABLE bare OPTIONS (source 'SELECT 1')")
+        self._sees_none_of_others(server, "bare")
+        server.sql("DROP FOREIGN TABLE ft, bare; DROP TABLE gate")
+
+    def _sees_none_of_others(self, server, table):
+        """A transaction that would wait, of a lost table that is not loaded, though it has a source."""
+        session, count_rows = server.session(), f"SELECT count(*) FROM {table}"
+        expect(session.sql(f"SET gstore_fdw.wait_for_source = on; BEGIN ISOLATION LEVEL REPEATABLE READ; {count_rows}"), "0", "rows of the lost table")
+        server.sql(f"INSERT INTO {table} VALUES (1)")
+        expect(session.sql(f"{count_rows}; COMMIT"), "0", "rows of the lost table, to which others have added some")
 
     def joined_tables_that_came_one_after_the_other_are_seen_together(self, server):
         for name in ("a", "b"):
@@ -398,8 +419,25 @@ class Source:
         expect(reader.finish().split(), ["100", "100"], "rows of the first table, and of the join")
         server.sql("DROP FOREIGN TABLE ft_a, ft_b; DROP TABLE gate_a, gate_b")
 
+    def load_that_fails_leaves_the_table_lost_for_who_has_waited(self, server):
+        server.sql("CREATE TABLE gate (id int); CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.gate'); INSERT INTO ft VALUES (0)")
+        holder = server.session()
+        holder.sql("BEGIN; DROP TABLE gate")
+        terminate(server)
+        server.wait_for("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+        waits = [(server.session(), level, what) for level in ("READ COMMITTED", "REPEATABLE READ") for what in ("count(*) FROM ft", "gstore_fdw_nitems('ft')")]
+        for session, level, what in waits:
+            session.sql("SET gstore_fdw.wait_for_source = on")
+            session.begin(f"BEGIN ISOLATION LEVEL {level}; SELECT {what}; COMMIT")
+        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft|nitems'", "4")
+        holder.sql("COMMIT")
+        for session, level, what in waits:
+            expect(session.finish(), "0", f"{level}: {what}")
+        server.sql("DROP FOREIGN TABLE ft")
+
     def source_that_fails_is_logged_once_and_tried_again(self, server):
         server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.later'); INSERT INTO ft VALUES (0)")
+        server.sql("CREATE FOREIGN TABLE failed (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.never'); INSERT INTO failed VALUES (0)")
         said = 'relation "public.later" does not exist'
         before = server.log().count(said)
         terminate(server)
@@ -411,9 +449,10 @@ class Source:
         expect(server.log().count(said), before + 1, "lines in the log")
         expect('loading from its source table "public.ft" in GPU memory' in server.log(), True, "the table's name in the log")
         expect(server.sql("SET gstore_fdw.wait_for_source = on; SELECT count(*) FROM ft"), "0", "rows of a table that cannot be loaded")
+        self._sees_none_of_others(server, "failed")
         server.sql("CREATE TABLE later AS SELECT 1 AS id")
         server.wait_for("SELECT count(*) FROM ft", "1")
-        server.sql("DROP FOREIGN TABLE ft; DROP TABLE later")
+        server.sql("DROP FOREIGN TABLE ft, failed; DROP TABLE later")
 
     def source_can_change_neither_roles_nor_settings(self, server):
         server.sql("CREATE ROLE owner; CREATE SCHEMA own AUTHORIZATION owner; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO owner")
