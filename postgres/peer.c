@@ -40,7 +40,7 @@ gstore_peer_close(gstore_peer *peer)
 	if (peer->bytes != NULL)
 		munmap(peer->bytes, peer->len);
 	peer->bytes = NULL;
-	peer->len = 0;
+	peer->len = peer->allocated = 0;
 	close_fd(&peer->memory);
 	close_fd(&peer->connection);
 }
@@ -53,19 +53,23 @@ gstore_peer_disconnect(gstore_peer *peer)
 
 /* What follows returns what could not be done, as errno says; NULL: it is done. */
 static const char *
-extend_memory(const gstore_peer *peer, uint64 bytes, uint64 *found)
+extend_memory(gstore_peer *peer, uint64 bytes, uint64 *found)
 {
 	struct stat file;
 
 	if (fstat(peer->memory, &file) != 0)
 		return "read the size of";
 	*found = Max(bytes, (uint64) file.st_size);
-	if ((uint64) file.st_size >= bytes)
+	if (peer->allocated >= bytes)
 		return NULL;
 	do
-		errno = posix_fallocate(peer->memory, file.st_size, (off_t) bytes - file.st_size);
+		errno = posix_fallocate(peer->memory, (off_t) peer->allocated,
+								(off_t) (bytes - peer->allocated));
 	while (errno == EINTR);
-	return errno != 0 ? "extend" : NULL;
+	if (errno != 0)
+		return "extend";
+	peer->allocated = bytes;
+	return NULL;
 }
 
 static const char *

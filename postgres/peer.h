@@ -17,9 +17,10 @@ typedef struct gstore_peer
 	int			connection, memory; /* file descriptors; -1: none */
 	uint8	   *bytes;				/* of the memory file, mapped */
 	uint64		len;
+	uint64 allocated; /* bytes at the start of the file that have memory; who gives some back lowers it */
 } gstore_peer;
 
-#define GSTORE_PEER_NONE(name) ((gstore_peer){(name), -1, -1, NULL, 0})
+#define GSTORE_PEER_NONE(name) ((gstore_peer){(name), -1, -1, NULL, 0, 0})
 
 /* Closes what there is. The process sees the end of the connection. */
 extern void gstore_peer_close(gstore_peer *peer);
@@ -29,7 +30,7 @@ extern void gstore_peer_disconnect(gstore_peer *peer);
 
 /*
  * Makes the file, if there is none, which no process can make shorter; extends it to at least so many bytes,
- * and maps all of it: the other process may have made it longer. Memory is allocated here: a write to a page
+ * and maps all of it: the other process may have made it longer. Memory for that many bytes is allocated here: a write to a page
  * that cannot be allocated would be a SIGBUS. What is returned says what could not be done ("extend"), and
  * errno why; NULL: it is done. A failure leaves what was made, for gstore_peer_close().
  */

@@ -20,7 +20,7 @@
 
 #define NO_WORKER  GSTORE_PEER_NONE("a GPU worker")
 
-static gstore_peer session = {"a GPU worker", -1, -1, NULL, 0};
+static gstore_peer session = {"a GPU worker", -1, -1, NULL, 0, 0};
 static uint64	   sent_bytes; /* of the call */
 static bool		   is_called;  /* until plcuda_end_call() */
 
@@ -465,6 +465,9 @@ plcuda_end_call(bool complete)
 	if (!complete)
 		gstore_peer_close(&session);
 	else if (session.len > from)
+	{
 		(void) fallocate(session.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) from,
 						 (off_t) (session.len - from));
+		session.allocated = Min(session.allocated, from);
+	}
 }

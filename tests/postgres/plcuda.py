@@ -775,7 +775,7 @@ STEPS = {
 
 
 def build_preload():
-    """Wraps what a worker calls: it ends itself at a step. The server and all that it starts load it."""
+    """Wraps what a worker calls: it ends itself at a step; and what a backend allocates a memory file by."""
     library = BUILD / "postgres-run/plcuda_kill.so"
     library.parent.mkdir(exist_ok=True)
     command = [*shlex.split(os.environ.get("CC", "cc")), "-std=c11", "-shared", "-fPIC", "-Wall", "-Wextra", f"-I{PROJECT}/include", f"-I{PROJECT}", str(PROJECT / "tests/postgres/plcuda_kill.c"), "-o", str(library), "-ldl"]
@@ -783,19 +783,25 @@ def build_preload():
     return library
 
 
+def preload(server):
+    """The server and all that it starts have it from now on. The file that says what is to fail."""
+    where = server.folder / "kill_at"
+    server.stop("fast")
+    before = dict(server.environ)
+    server.environ.update(LD_PRELOAD=str(build_preload()), PLCUDA_KILL_AT=str(where))
+    where.write_text("")
+    where.chmod(0o644)
+    server.start()
+    server.environ = before
+    prepare(server)
+    return where
+
+
 @group("plcuda.max_workers=2")
 class Steps:
     def a_worker_killed_at_each_step_costs_one_error(self, server):
         prepare(server)
-        server.stop("fast")
-        where = server.folder / "kill_at"
-        before = dict(server.environ)
-        server.environ.update(LD_PRELOAD=str(build_preload()), PLCUDA_KILL_AT=str(where))
-        where.write_text("")
-        where.chmod(0o644)
-        server.start()
-        server.environ = before
-        prepare(server)
+        where = preload(server)
         killed = 0
         for kind, steps in STEPS.items():
             for number, step in enumerate(steps):
@@ -831,6 +837,21 @@ class Steps:
         expect(server.sql("SELECT count(*), sum(id) FROM ft"), f"{ROWS}|{ROWS * (ROWS + 1) // 2}", "the table")
         expect([left.name for left in (server.folder / "data/pg_plcuda").iterdir() if not left.name.endswith(".image")], [], "left files")
         expect_usable(server, ROWS)
+
+    def memory_that_was_given_back_is_allocated_again_before_it_is_written(self, server):
+        """A write to a page of a memory file that cannot be allocated would be a SIGBUS of the backend."""
+        prepare(server)
+        where = preload(server)
+        define(server, "same", "bytea", "bytea", "\n#plcuda_begin\n*retval = arg1;\n#plcuda_end\n")
+        session = server.session()
+        zeros = "decode(repeat('00', {}), 'hex')"
+        expect(session.sql(f"SELECT length(same({zeros.format(30 << 20)}))"), str(30 << 20), "a long result")
+        session.sql("SELECT same('short')")
+        where.write_text("fallocate")
+        expect(session.sql(caught(f"PERFORM same({zeros.format(20 << 20)})")), "53200", "SQLSTATE")
+        where.write_text("")
+        expect(session.sql(f"SELECT length(same({zeros.format(20 << 20)}))"), str(20 << 20), "the same call")
+        session.close()
 
 
 @group("plcuda.cache_size=1MB")

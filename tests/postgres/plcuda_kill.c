@@ -1,13 +1,16 @@
 /* Preloaded into a server by plcuda.py: ends a GPU worker with SIGKILL at the step that the file named by PLCUDA_KILL_AT says,
- * "KIND STEP" or "KIND STEP after", KIND being session or compile. Other processes are left alone. */
+ * "KIND STEP" or "KIND STEP after", KIND being session or compile. Other processes are left alone; but where it says "fallocate",
+ * no memory can be allocated for memory files of backends. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <gvmem/gvmem.h>
 #include <gvmem/table.h>
@@ -28,22 +31,30 @@ static const char *kind(void)
     return words + first + 1;
 }
 
+/* What the file says; "" where there is none. */
+static void read_wanted(char wanted[64])
+{
+    const int error = errno;
+    const char *path = getenv("PLCUDA_KILL_AT");
+    FILE *file = path != NULL ? fopen(path, "re") : NULL;
+
+    if (file == NULL || fgets(wanted, 64, file) == NULL)
+        wanted[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+    errno = error;
+}
+
 /* Is that where the process is to end? What is wanted after a step is asked before it: the file may be written as soon as others see
  * what the step did. */
 static int is_wanted(const char *step, int after)
 {
-    const int error = errno;
-    const char *path = getenv("PLCUDA_KILL_AT");
-    char wanted[64] = "", here[64];
-    FILE *file = path != NULL && *kind() != '\0' ? fopen(path, "re") : NULL;
+    char wanted[64], here[64];
 
-    if (file == NULL)
+    if (*kind() == '\0')
         return 0;
-    if (fgets(wanted, sizeof wanted, file) == NULL)
-        wanted[0] = '\0';
-    fclose(file);
+    read_wanted(wanted);
     snprintf(here, sizeof here, "%.16s %s%s", kind(), step, after ? " after" : "");
-    errno = error;
     return strcmp(wanted, here) == 0;
 }
 
@@ -86,6 +97,23 @@ WRAP(gvm_status, gvm_table_acquire, "lease",
      (table, columns, count, options, timeout_ms, data))
 WRAP(gvm_status, gvm_table_release, "release",
      (gvm_table * table, gvm_table_data *data, uint32_t count), (table, data, count))
+
+int posix_fallocate(int fd, off_t at, off_t len)
+{
+    static const char name[] = "/memfd:gstore ";
+    static int (*next)(int, off_t, off_t);
+    char path[64], file[sizeof name] = "", wanted[64];
+
+    if (next == NULL)
+        *(void **)(&next) = dlsym(RTLD_NEXT, "posix_fallocate");
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (readlink(path, file, sizeof file - 1) > 0 && strcmp(file, name) == 0) {
+        read_wanted(wanted);
+        if (strcmp(wanted, "fallocate") == 0)
+            return ENOSPC;
+    }
+    return next(fd, at, len);
+}
 
 /* What the driver is called by. */
 typedef int (*launch_call)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
