@@ -135,9 +135,11 @@ gstore_peer_map(gstore_peer *peer, uint64 bytes)
 static bool
 send_request(const gstore_peer *peer, gstore_spawn_kind kind, int device)
 {
-	const gstore_spawn_request request = {
+	gstore_spawn_request request = {
 		.magic = GSTORE_SPAWN_MAGIC, .kind = kind, .pid = MyProcPid, .device = device};
 
+	if (kind == GSTORE_SPAWN_SESSION)
+		request.role = GetSessionUserId();
 	return gstore_spawn_send(peer->connection, &request, &peer->memory, 1, 0) ==
 		(ssize_t) sizeof request;
 }

@@ -273,10 +273,42 @@ pass_connection(gstore_spawner *spawner, slot *s)
 	free_slot(s);
 }
 
-/* A session is refused, and does not wait, where sessions_max others are running or waiting. */
+static uint32_t
+count_sessions_of(const gstore_spawner *spawner, uint32_t role)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < spawner->slot_count; i++)
+	{
+		const slot *s = &spawner->slots[i];
+
+		if ((s->state == WAITING || s->state == RUNNING) &&
+			s->request.kind == GSTORE_SPAWN_SESSION && s->request.role == role)
+			count++;
+	}
+	return count;
+}
+
+/* Whether there is a place for the session, which is counted. False: why not. */
+static bool
+has_place(const gstore_spawner *spawner, const slot *s, gstore_spawn_end *end, int *number)
+{
+	const uint32_t all = count_slots(spawner, GSTORE_SPAWN_SESSION, WAITING, RUNNING);
+	const uint32_t own = count_sessions_of(spawner, s->request.role);
+
+	*end = all > spawner->sessions_max ? GSTORE_SPAWN_FULL : GSTORE_SPAWN_SHARE;
+	*number = (int) (*end == GSTORE_SPAWN_FULL ? spawner->sessions_max : own - 1);
+	return all <= spawner->sessions_max &&
+		(own == 1 || own <= GSTORE_SPAWN_A_FREE_ONE * (spawner->sessions_max - all));
+}
+
+/* A session is refused, and does not wait, where all places are taken, or those that its role may have. */
 static void
 greet(gstore_spawner *spawner, slot *s)
 {
+	gstore_spawn_end end;
+	int				 number;
+
 	/* The worker waits in its reads. */
 	if (!receive_request(s) || fcntl(s->connection, F_SETFL, 0) != 0)
 	{
@@ -293,10 +325,10 @@ greet(gstore_spawner *spawner, slot *s)
 	s->deadline_ns = gstore_deadline_ns(ENDING_MS);
 	if (s->request.kind != GSTORE_SPAWN_SESSION)
 		return;
-	if (count_slots(spawner, GSTORE_SPAWN_SESSION, WAITING, RUNNING) > spawner->sessions_max)
+	if (!has_place(spawner, s, &end, &number))
 		kill_abandoned(spawner);
-	if (count_slots(spawner, GSTORE_SPAWN_SESSION, WAITING, RUNNING) > spawner->sessions_max)
-		refuse(s, GSTORE_SPAWN_FULL, (int) spawner->sessions_max);
+	if (!has_place(spawner, s, &end, &number))
+		refuse(s, end, number);
 }
 
 /*

@@ -32,6 +32,7 @@
 /* Device memory of a worker of a session, beside its buffers: its context. bench/bench-plcuda.py measures it. */
 #define GSTORE_SPAWN_CONTEXT_BYTES (600ull << 20)
 #define GSTORE_SPAWN_MAGIC		   0x776f7267u
+#define GSTORE_SPAWN_A_FREE_ONE	   3
 #define GSTORE_SPAWN_CONNECTION	   3 /* file descriptors of the worker */
 #define GSTORE_SPAWN_MEMORY		   4
 #define GSTORE_SPAWN_KEEPER		   5 /* of a session */
@@ -54,17 +55,25 @@ typedef struct gstore_spawn_beat
 
 typedef enum gstore_spawn_kind
 {
-	GSTORE_SPAWN_SESSION = 1, /* runs functions of one session; at most sessions_max at a time */
-	GSTORE_SPAWN_COMPILE,	  /* compiles one text; others wait until one is done */
-	GSTORE_SPAWN_EXECUTOR,	  /* a connection to the executor of a device */
+	/*
+	 * Runs functions of one session; at most sessions_max at a time. Of these a role has one, or more as long as they are at most
+	 * GSTORE_SPAWN_A_FREE_ONE times as many as are free: so there is one for a role that comes later.
+	 */
+	GSTORE_SPAWN_SESSION = 1,
+	GSTORE_SPAWN_COMPILE,  /* compiles one text; others wait until one is done */
+	GSTORE_SPAWN_EXECUTOR, /* a connection to the executor of a device */
 } gstore_spawn_kind;
 
 typedef struct gstore_spawn_request
 {
 	uint32_t magic;
 	uint32_t kind;
-	int32_t	 pid;	 /* of the backend, for the worker's name */
-	int32_t	 device; /* of GSTORE_SPAWN_EXECUTOR: the ordinal, as gvm_table_info has it */
+	int32_t	 pid; /* of the backend, for the worker's name */
+	union
+	{
+		int32_t	 device; /* of GSTORE_SPAWN_EXECUTOR: the ordinal, as gvm_table_info has it */
+		uint32_t role;	 /* of GSTORE_SPAWN_SESSION: the session's user */
+	};
 } gstore_spawn_request;
 
 /* As sendmsg() with these flags and no SIGPIPE, with two descriptors at most. */
@@ -97,6 +106,7 @@ typedef enum gstore_spawn_end
 	GSTORE_SPAWN_KILLED,	 /* number: the signal */
 	GSTORE_SPAWN_FULL,		 /* it was not started: so many run; number: the limit */
 	GSTORE_SPAWN_FAILED,	 /* it could not be started; number: errno */
+	GSTORE_SPAWN_SHARE, /* it was not started: so many others of the role run, its share; number: how many */
 } gstore_spawn_end;
 
 typedef struct gstore_spawn_ended

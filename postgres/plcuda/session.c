@@ -67,6 +67,15 @@ fail_ended(const gstore_spawn_ended *ended)
 					 errmsg("no GPU worker can be started: %d sessions have one", ended->number),
 					 errhint("Close other sessions, or raise plcuda.max_workers.")));
 			break;
+		case GSTORE_SPAWN_SHARE:
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("no GPU worker can be started: %d sessions of role \"%s\" have one, its share",
+						ended->number, GetUserNameFromId(GetSessionUserId(), false)),
+				 errdetail("A role may have %d times as many as are free.", GSTORE_SPAWN_A_FREE_ONE),
+				 errhint("Close other sessions of the role, or raise plcuda.max_workers.")));
+			break;
 		case GSTORE_SPAWN_FAILED:
 			errno = ended->number;
 			fail_start();

@@ -206,6 +206,14 @@ def wait_gone(pid, seconds=30):
         time.sleep(0.005)
 
 
+def eight_sessions(server):
+    """Of as many roles: one alone may not have all workers."""
+    sessions = [server.session() for _ in range(8)]
+    for i, session in enumerate(sessions):
+        session.sql(f"DO $d$ BEGIN CREATE ROLE caller{i} SUPERUSER; EXCEPTION WHEN duplicate_object THEN END $d$; SET SESSION AUTHORIZATION caller{i}")
+    return sessions
+
+
 def expect_total(session_or_server, what):
     start = time.monotonic()
     expect(session_or_server.sql("SELECT total('ft')"), str(ROWS * (ROWS + 1) // 2), what)
@@ -252,6 +260,28 @@ class Workers:
         wait_workers(0, session.pid)
         session.error()
         expect_usable(server, ROWS)
+
+    def a_role_leaves_a_worker_to_others(self, server):
+        """It has three times as many as are free, or one."""
+        prepare(server)
+        server.sql("CREATE ROLE greedy; CREATE ROLE modest; GRANT SELECT ON ft TO greedy, modest")
+        sessions = [server.session() for _ in range(10)]
+        for session in sessions:
+            session.sql(f"SET SESSION AUTHORIZATION {'greedy' if session in sessions[:7] else 'modest'}")
+        for session in sessions[:6]:
+            expect_total(session, "one of six")
+        said = "DO $d$ DECLARE d text; BEGIN PERFORM total('ft'); EXCEPTION WHEN OTHERS THEN GET STACKED DIAGNOSTICS d = PG_EXCEPTION_DETAIL; PERFORM set_config('test.said', concat_ws('. ', SQLSTATE, SQLERRM, d), false); END $d$; SELECT current_setting('test.said')"
+        expect(sessions[6].sql(said), '53400. no GPU worker can be started: 6 sessions of role "greedy" have one, its share. A role may have 3 times as many as are free.', "the seventh")
+        expect_total(sessions[7], "another role's")
+        expect(sessions[8].sql(caught("PERFORM total('ft')")), "53400", "the second of that role")
+        for session in sessions[:3]:
+            session.close()
+        expect_total(sessions[6], "one more, when others have ended")
+        expect_total(sessions[8], "one more of the other role")
+        for session in sessions[3:]:
+            session.close()
+        wait_workers(0)
+        server.sql("DROP OWNED BY greedy, modest; DROP ROLE greedy, modest")
 
     def an_endless_kernel_ends_by_timeout_cancel_or_limit(self, server):
         prepare(server)
@@ -422,7 +452,7 @@ retval->isnull = 0;
 
     def eight_sessions_at_once_and_no_ninth(self, server):
         prepare(server)
-        sessions = [server.session() for _ in range(8)]
+        sessions = eight_sessions(server)
         for session in sessions:
             session.begin("SELECT count(*), sum(total('ft')) FROM generate_series(1, 200)")
         for session in sessions:
@@ -726,7 +756,7 @@ if (gvm_thread_global() == 0)
         server.wait_for(f"SELECT sum(device_resident + device_on_host) > {2 * (64 << 20)} FROM gstore_fdw_keeper_info")
         totals = [rows * (rows + 1) // 2 + i * rows + 500 * rows for i in range(tables)]
         draw = random.Random(4)
-        sessions = [server.session() for _ in range(8)]
+        sessions = eight_sessions(server)
         start = time.monotonic()
         for session in sessions:
             pairs = [(draw.randrange(tables), draw.randrange(tables)) for _ in range(calls)]
