@@ -148,6 +148,7 @@ typedef struct request
 {
 	plcuda_window window; /* to be copied */
 	Size		  bytes;  /* of the file */
+	Oid			  tables[PLCUDA_TABLES_MAX];
 	const void	 *parts[PARTS_MAX];
 	plcuda_span	  spans[PARTS_MAX];
 	int			  count;
@@ -200,17 +201,18 @@ add_columns(request *r, Oid table, List *names)
 	return add_part(r, columns, sizeof *columns * (Size) count);
 }
 
-static uint32
-add_table(request *r, Oid table, List *names)
+/* Once in a call: where rows of two stores are copied, another opening copies them again and ends the token of the first one. */
+static void
+open_table(request *r, Oid table, plcuda_wanted_table *wanted)
 {
-	const uint32		 number = r->window.table_count;
-	plcuda_wanted_table *wanted = &r->window.tables[number];
-	gstore_call_table	 opened;
+	gstore_call_table opened;
 
-	if (number == PLCUDA_TABLES_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("a plcuda function takes at most %d tables", PLCUDA_TABLES_MAX)));
+	for (uint32 i = 0; i < r->window.table_count; i++)
+		if (r->tables[i] == table)
+		{
+			*wanted = r->window.tables[i];
+			return;
+		}
 	plcuda_gstore()->open_table(table, &opened);
 	if (opened.token != NULL)
 		strlcpy(wanted->token, opened.token, sizeof wanted->token);
@@ -219,7 +221,20 @@ add_table(request *r, Oid table, List *names)
 	wanted->deleted_bytes = opened.deleted_bytes;
 	if (opened.dead != NULL)
 		wanted->dead = add_part(r, opened.dead, opened.dead_bytes);
-	wanted->columns = add_columns(r, table, names);
+}
+
+static uint32
+add_table(request *r, Oid table, List *names)
+{
+	const uint32 number = r->window.table_count;
+
+	if (number == PLCUDA_TABLES_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a plcuda function takes at most %d tables", PLCUDA_TABLES_MAX)));
+	open_table(r, table, &r->window.tables[number]);
+	r->window.tables[number].columns = add_columns(r, table, names);
+	r->tables[number] = table;
 	return r->window.table_count++;
 }
 
