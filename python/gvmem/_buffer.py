@@ -167,12 +167,13 @@ class Buffer(Bytes):
         self._handle.copy_in(offset, data)
 
     def copy_out(self, size: Optional[int] = None, offset: int = 0, *, into: Any = None) -> Any:
-        """Copies a part of it, or all from offset on that has memory, into a new bytearray, or into a buffer. Returns that."""
+        """Copies a part of it, or all from offset on that has memory, into a new bytearray, or into a buffer: size bytes, or as many
+        as that has. Returns that."""
         if into is None:
             if offset < 0 or (size is not None and not 0 <= size <= self.size - offset):
                 raise ValueError(f"offset={offset}, size={size} is no range of {self.size} bytes")
             into = bytearray(self._room(offset, size))
-        self._handle.copy_out(into, offset)
+        self._handle.copy_out(into, size, offset)
         return into
 
     def copy_from(self, source: Buffer, size: Optional[int] = None, *, offset: int = 0, source_offset: int = 0,

@@ -88,12 +88,12 @@ class Object:
 
     def copy_out(self, size: Optional[int] = None, offset: int = 0, *, into: Any = None,
                  timeout: Optional[float] = None) -> Any:
-        """Copies a part of it, or all behind offset, into a new bytearray, or into a buffer. Returns that."""
+        """Copies a part of it, or all behind offset, into a new bytearray, or into a buffer: size bytes, or as many as that has. Returns that."""
         if into is None:
             if offset < 0 or (size is not None and size < 0):
                 raise ValueError(f"offset={offset}, size={size} is no range: neither is negative")
             into = bytearray(max(0, self.size - offset) if size is None else size)
-        run_with_lease(self._handle, _gvmem.LEASE_READ, timeout, lambda ms: self._handle.copy_out(into, offset, ms))
+        run_with_lease(self._handle, _gvmem.LEASE_READ, timeout, lambda ms: self._handle.copy_out(into, size, offset, ms))
         return into
 
     # ---- changing it

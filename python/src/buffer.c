@@ -192,15 +192,15 @@ static PyObject *copy_in(PyObject *self, PyObject *arguments)
 static PyObject *copy_out(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
-    uint64_t offset_bytes;
-    PyObject *result;
+    uint64_t offset_bytes, len_bytes;
+    PyObject *size, *result = NULL;
     Py_buffer bytes;
 
-    if (!PyArg_ParseTuple(arguments, "w*O&", &bytes, get_u64, &offset_bytes))
+    if (!PyArg_ParseTuple(arguments, "w*OO&", &bytes, &size, get_u64, &offset_bytes))
         return NULL;
-    CALL_HANDLE(result, h,
-                gvm_buffer_copy_out(bytes.buf, h->of.buffer, offset_bytes, (uint64_t)bytes.len),
-                Py_NewRef(Py_None));
+    if (get_part(size, &bytes, &len_bytes))
+        CALL_HANDLE(result, h, gvm_buffer_copy_out(bytes.buf, h->of.buffer, offset_bytes, len_bytes),
+                    Py_NewRef(Py_None));
     PyBuffer_Release(&bytes);
     return result;
 }
@@ -307,7 +307,7 @@ PyMethodDef buffer_methods[] = {
     {"move_to_peer", move_to_peer, METH_VARARGS, "move_to_peer(offset, size, device)"},
     {"grant", grant, METH_VARARGS, "grant(device, access)"},
     {"copy_in", copy_in, METH_VARARGS, "copy_in(offset, bytes)"},
-    {"copy_out", copy_out, METH_VARARGS, "copy_out(buffer, offset)"},
+    {"copy_out", copy_out, METH_VARARGS, "copy_out(buffer, size or None, offset)"},
     {"copy", copy, METH_VARARGS, "copy(offset, source, its offset, size, stream or None)"},
     {"fill", fill, METH_VARARGS, "fill(offset, size, pattern, stream or None)"},
     {"room", get_room, METH_VARARGS, "room(offset): bytes that have memory from there on"},

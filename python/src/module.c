@@ -60,6 +60,20 @@ int get_u64(PyObject *number, void *out)
     return 1;
 }
 
+bool get_part(PyObject *size, const Py_buffer *into, uint64_t *out)
+{
+    uint64_t len_bytes = (uint64_t)into->len;
+
+    if (size != Py_None && !get_u64(size, &len_bytes))
+        return false;
+    if (len_bytes > (uint64_t)into->len) {
+        PyErr_Format(PyExc_ValueError, "a buffer of %zd bytes has no room for %S", into->len, size);
+        return false;
+    }
+    *out = len_bytes;
+    return true;
+}
+
 int get_u32(PyObject *number, void *out)
 {
     uint64_t value;

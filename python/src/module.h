@@ -126,6 +126,8 @@ PyObject *raise_status(void); /* from gvm_error_last(), always NULL */
 PyObject *raise_closed(const handle *h);
 int get_u64(PyObject *number, void *out); /* for PyArg_Parse's O& */
 int get_u32(PyObject *number, void *out);
+/* How much of a buffer is filled: a size that it has room for, or all of it if that is None. */
+bool get_part(PyObject *size, const Py_buffer *into, uint64_t *out);
 int get_stream(PyObject *number, void *out);      /* a stream_argument */
 int get_kept_stream(PyObject *number, void *out); /* likewise, for use later, by any thread */
 

@@ -194,17 +194,17 @@ static PyObject *copy_in(PyObject *self, PyObject *arguments)
 static PyObject *copy_out(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
-    PyObject *result;
-    uint64_t offset_bytes;
+    PyObject *size, *result = NULL;
+    uint64_t offset_bytes, len_bytes;
     Py_buffer bytes;
     int timeout_ms;
 
-    if (!PyArg_ParseTuple(arguments, "w*O&i", &bytes, get_u64, &offset_bytes, &timeout_ms))
+    if (!PyArg_ParseTuple(arguments, "w*OO&i", &bytes, &size, get_u64, &offset_bytes, &timeout_ms))
         return NULL;
-    CALL_HANDLE(
-        result, h,
-        gvm_object_copy_out(bytes.buf, h->of.object, offset_bytes, (uint64_t)bytes.len, timeout_ms),
-        Py_NewRef(Py_None));
+    if (get_part(size, &bytes, &len_bytes))
+        CALL_HANDLE(result, h,
+                    gvm_object_copy_out(bytes.buf, h->of.object, offset_bytes, len_bytes, timeout_ms),
+                    Py_NewRef(Py_None));
     PyBuffer_Release(&bytes);
     return result;
 }
@@ -244,7 +244,7 @@ PyMethodDef object_methods[] = {
     {"view", view, METH_VARARGS,
      "view(address, size, whether arrays are to be written, what to keep): a Hold without a lease"},
     {"copy_in", copy_in, METH_VARARGS, "copy_in(offset, bytes, timeout_ms)"},
-    {"copy_out", copy_out, METH_VARARGS, "copy_out(buffer, offset, timeout_ms)"},
+    {"copy_out", copy_out, METH_VARARGS, "copy_out(buffer, size or None, offset, timeout_ms)"},
     {"own_conflict", find_own_conflict, METH_VARARGS, "own_conflict(mode, thread): text"},
     {"close", handle_close, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -151,6 +151,7 @@ def test_array_of_nonsense_is_refused(buffer, arguments):
     lambda b: b.decommit(0, -1), lambda b: b.move("moon"), lambda b: b.move(0), lambda b: b.move(9), lambda b: b.move([]), lambda b: b.move("host", 0, 17 * MIB), lambda b: b.move("absent"), lambda b: b.tier(16 * MIB),
     lambda b: b.tier("x"), lambda b: b.copy_in(b"x", 16 * MIB), lambda b: b.copy_in(5), lambda b: b.copy_in("text"), lambda b: b.copy_in(b"x", -1),
     lambda b: b.copy_out(-1), lambda b: b.copy_out(1, 16 * MIB), lambda b: b.copy_out(2**63), lambda b: b.copy_out(into=b"readonly"),
+    lambda b: b.copy_out(65, into=bytearray(64)), lambda b: b.copy_out(-1, into=bytearray(64)), lambda b: b.copy_out("x", into=bytearray(64)),
     lambda b: b.fill(b"xyz"), lambda b: b.fill(b""), lambda b: b.fill(7), lambda b: b.fill(b"abcd", 2, 4), lambda b: b.copy_from(b"x"),
     lambda b: b.copy_from(b, 100, offset=50), lambda b: b.copy_from(b, -1), lambda b: b.grant("x"), lambda b: b.fill(b"x", 0, 16 * MIB),
 ])
@@ -171,6 +172,9 @@ def test_copies_and_fills(buffer):
     into = numpy.empty(1, "i8")
     assert buffer.copy_out(into=into) is into and into[0] == 1
     assert len(buffer.copy_out(5)) == 5 and buffer.copy_out(0, 16 * MIB) == b""
+    buffer.fill(b"\1", 0, 64)
+    into = bytearray(64)
+    assert buffer.copy_out(4, 8, into=into) is into and into == b"\1" * 4 + bytes(60)
 
 
 # ---- what may not be taken away

@@ -149,6 +149,11 @@ def test_copies_take_buffers(keeper):
         assert obj.copy_out(into=out, offset=16) is out and out.tolist() == [[0, 1, 2], [3, 4, 5]]
         assert obj.copy_out(8, 24) == (1).to_bytes(8, "little")
         assert len(obj.copy_out()) == 2 * MIB and len(obj.copy_out(offset=MIB)) == MIB
+        out = bytearray(64)
+        assert obj.copy_out(2, 24, into=out) is out and out == b"\1" + bytes(63)
+        for wrong, error in ((65, ValueError), (-1, ValueError), ("x", TypeError)):
+            with pytest.raises(error):
+                obj.copy_out(wrong, into=out)
         for wrong in ("text", 5, None, numpy.arange(10)[::2]):
             with pytest.raises((TypeError, ValueError, BufferError)):
                 obj.copy_in(wrong)
