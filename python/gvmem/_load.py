@@ -26,7 +26,7 @@ _FORMATS = {"?": "b", "h": "s", "i": "i", "l": "l", "q": "l", "I": "I", "f": "f"
 _WIDTHS = {"s": 2, "i": 4, "l": 8, "I": 4, "f": 4, "g": 8, "tdD": 4, "ttu": 8, "e": 2}
 _OFFSETS = {"u": 4, "z": 4, "+l": 4, "U": 8, "Z": 8, "+L": 8}  # their width, of what has offsets
 _DECIMAL = re.compile(r"d:[0-9]+,-?[0-9]+(,128)?")
-_INTEGERS, _BYTES = frozenset("bBhHiIlLqQnN"), re.compile(r"[bBc]|[0-9]*[sx]")  # the buffer protocol's, of the machine's order
+_SIGNED, _UNSIGNED, _BYTES = frozenset("bhilqn"), frozenset("BHILQN"), re.compile(r"[bBc]|[0-9]*[sx]")  # the buffer protocol's, of the machine's order
 _FLOATS = {"e": "e", "f": "f", "g": "d"}
 _DLPACK = {(0, 16): "h", (0, 32): "i", (0, 64): "q", (1, 8): "B", (1, 32): "I", (2, 32): "f", (2, 64): "d", (6, 8): "?"}
 
@@ -148,7 +148,7 @@ def _check_code(name: str, view: Any, code: str, format: str) -> None:
     elif format.startswith(("w:", "d:")):
         fits = _BYTES.fullmatch(code) is not None
     else:
-        fits = code in _INTEGERS
+        fits = code in (_UNSIGNED if format == "I" else _SIGNED)
     if view.nbytes and not fits:
         swapped = ', whose bytes are in the other order: cast the array by astype(array.dtype.newbyteorder("="))' if code[:1] in (">", "!") else ""
         raise TypeError(f'column "{name}": values of the buffer protocol\'s format {code!r} are none of format "{format}"{swapped}')

@@ -258,6 +258,7 @@ def test_values_that_are_none_are_refused(cursor, values):
 @pytest.mark.parametrize(("dtype", "format"), [
     (">i8", "tsu:"), (">i8", "l"), (">i4", "tdD"), (">i2", "s"), (">f8", "g"), ("f8", "tsu:"), ("f8", "l"), ("i8", "g"), ("f4", "i"), ("i4", "f"),
     ("i2", "e"), ("f2", "s"), ("M8[us]", "tsu:"), ("i8", "w:8"), ("f4", "I"),
+    ("u2", "s"), ("u4", "i"), ("u4", "tdD"), ("u8", "l"), ("u8", "ttu"), ("u8", "tsu:"), ("u8", "tsu:UTC"), ("i4", "I"),
 ])
 def test_values_of_another_kind_than_the_format_names_are_refused(cursor, dtype, format):
     array = numpy.zeros(3, dtype)
@@ -268,7 +269,7 @@ def test_values_of_another_kind_than_the_format_names_are_refused(cursor, dtype,
 
 
 def test_values_of_the_kind_that_the_format_names_arrive(cursor):
-    for dtype, format in (("i8", "tsu:"), ("i8", "ttu"), ("i4", "tdD"), ("u4", "i"), ("u2", "s"), ("i4", "I"), ("u8", "l"), ("f8", "g"), ("f4", "f")):
+    for dtype, format in (("i8", "tsu:"), ("i8", "ttu"), ("i4", "tdD"), ("i4", "i"), ("i2", "s"), ("u4", "I"), ("i8", "l"), ("f8", "g"), ("f4", "f")):
         assert load(cursor, x=gvmem.Values(numpy.arange(3, dtype=dtype), format=format)) == {"x": (format, [0, 1, 2])}
     assert load(cursor, x=gvmem.Values(numpy.array([b"ab", b"c"], "S2"), format="w:2")) == {"x": ("w:2", [b"ab", b"c\0"])}
     assert load(cursor, x=gvmem.Values(numpy.array([]), format="tsu:")) == {"x": ("tsu:", [])}
