@@ -8,6 +8,12 @@
 
 static PyObject *errors; /* status: exception class; filled by gvmem/errors.py */
 
+static PyObject *make_text(const char *text)
+{
+    return text == NULL ? Py_NewRef(Py_None)
+                        : PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "surrogateescape");
+}
+
 static void set_attribute(PyObject *object, const char *name, PyObject *value)
 {
     if (value == NULL || PyObject_SetAttrString(object, name, value) != 0)
@@ -27,7 +33,7 @@ PyObject *raise_status(void)
     type = PyDict_GetItemWithError(errors, status);
     if (type == NULL && PyErr_Occurred() == NULL)
         type = PyExc_RuntimeError;
-    exception = type == NULL ? NULL : PyObject_CallFunction(type, "s", error.text);
+    exception = type == NULL ? NULL : PyObject_CallFunction(type, "N", make_text(error.text));
     if (exception != NULL) {
         set_attribute(exception, "status", Py_NewRef(status));
         set_attribute(exception, "name", PyUnicode_FromString(gvm_status_name(error.status)));
@@ -122,12 +128,6 @@ static PyObject *make_hex(const uint8_t *bytes, size_t count)
     for (size_t i = 0; i < count && i < 16; i++)
         PyOS_snprintf(text + 2 * i, 3, "%02x", bytes[i]);
     return PyUnicode_FromString(text);
-}
-
-static PyObject *make_text(const char *text)
-{
-    return text == NULL ? Py_NewRef(Py_None)
-                        : PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "surrogateescape");
 }
 
 static PyObject *make_value(const field *f, const char *at)

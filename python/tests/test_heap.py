@@ -150,7 +150,7 @@ def test_snapshot_is_written(heap, tmp_path):
                 segments = pickle.load(file)["segments"]
             found = [part for segment in segments for part in segment["blocks"] if part["address"] == block.address]
             assert [(part["requested_size"], part["state"]) for part in found] == [(20 * KIB, "active_allocated")]
-    for path, error in ((tmp_path / "no" / "folder", gvmem.Error), ("a\0b", ValueError), (5, TypeError), (None, TypeError)):
+    for path, error in ((tmp_path / "no" / "folder", gvmem.Error), (os.fsencode(tmp_path) + b"/no/\xff", gvmem.Error), ("a\0b", ValueError), (5, TypeError), (None, TypeError)):
         with pytest.raises(error):
             heap.save_snapshot(path)
 

@@ -209,6 +209,19 @@ def test_connect_without_keeper_is_an_error(tmp_path):
         gvmem.connect(5)
 
 
+def test_error_about_a_name_beyond_utf8_is_that_error(tmp_path):
+    program = """
+import gvmem
+try:
+    gvmem.connect()
+except gvmem.Error as error:
+    print(error.name, ascii(str(error)))
+"""
+    path = os.fsencode(tmp_path) + b"/\xff.sock"
+    said = subprocess.run([sys.executable, "-c", program], env={**os.environ, "GVMEM_KEEPER": path}, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+    assert said.startswith("GVM_E_PEER ") and r"\udcff.sock" in said
+
+
 def test_connect_by_socket_takes_it(server):
     import socket
 
