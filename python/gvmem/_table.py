@@ -65,23 +65,24 @@ class Column:
     def _node(self) -> tuple[Any, ...]:
         """It, as Arrow lays it out: (format, name, length, null count, buffers, child)."""
         arrow, element = self.info.arrow, self.info.arrow_element
+        name = self.name.encode("utf-8", "replace").decode()  # Arrow's are UTF-8, whatever the database's encoding is
         if arrow is None:
             raise TypeError(f'column "{self.name}" is of a table of layout "pgstrom": Arrow\'s arrays are those of layout "arrow"')
         values, nulls, bodies, element_nulls = (self._hold.region(self._first + part)[0] for part in range(_PARTS))
         count, element_count = (-1 if bitmap else 0 for bitmap in (nulls, element_nulls))  # of NULLs: without a bitmap there are none
         if arrow == "n":
-            return (arrow, self.name, self.rows, self.rows, (), None)
+            return (arrow, name, self.rows, self.rows, (), None)
         if arrow in ("U", "Z"):
-            return (arrow, self.name, self.rows, count, (nulls, values, bodies), None)
+            return (arrow, name, self.rows, count, (nulls, values, bodies), None)
         child = None
         if arrow == "+L":
             elements = self.data.shape[0] if self.data is not None else 0
             child = (element, "item", elements, element_count, (element_nulls, bodies), None)
-            return (arrow, self.name, self.rows, count, (nulls, values), child)
+            return (arrow, name, self.rows, count, (nulls, values), child)
         if arrow.startswith("+w:"):
             child = (element, "item", self.rows * int(arrow[3:]), element_count, (element_nulls, values), None)
-            return (arrow, self.name, self.rows, count, (nulls,), child)
-        return (arrow, self.name, self.rows, count, (nulls, values), None)
+            return (arrow, name, self.rows, count, (nulls,), child)
+        return (arrow, name, self.rows, count, (nulls, values), None)
 
     def __arrow_c_schema__(self) -> Any:
         """Its type, as a capsule of Arrow's C data interface."""

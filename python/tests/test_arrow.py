@@ -131,6 +131,14 @@ def test_nulls_are_counted_where_they_may_be():
         assert [(node[3], node[5][3]) for node in lists] == [(0, count)] * 2
 
 
+def test_name_beyond_utf8_is_exported_with_marks(keeper):
+    column = make_column((numpy.zeros(2, "i4"), None, None, None), "i", width=4)
+    column.name = b"gr\xf6\xdfe, \xc3\xb6".decode("utf-8", "surrogateescape")
+    for arrow in ("i", "n", "U", "+L", "+w:1"):
+        column.info.arrow, column.info.arrow_element = arrow, "i"
+        assert _gvmem.arrow_schema(column.__arrow_c_schema__())[1] == "gr??e, \u00f6"
+
+
 def test_column_of_another_layout_is_refused(token):
     with gvmem.Table(token) as table:
         column = table["id"]
