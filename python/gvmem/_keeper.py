@@ -175,17 +175,26 @@ class Object:
 
 
 class Keeper:
-    """A connection to a keeper: gvmem.connect(path). Closed by close(), by `with`, or with its last reference."""
+    """A connection to a keeper: gvmem.connect(path). Closed by close(), by `with`, or with its last reference.
+
+    adopt: a socket that is connected to one, or its number. It is closed once the connection is made, and after a failure or
+        Ctrl-C the caller's.
+    """
 
     __slots__ = ("_client", "__weakref__")
 
     def __init__(self, path: Union[str, os.PathLike[str], None] = None, *, adopt: Union[socket.socket, int, None] = None):
         if adopt is None:
             self._client = run(_gvmem.connect, None if path is None else os.fspath(path))
+            return
+        given = adopt if isinstance(adopt, int) else adopt.fileno()
+        if given < 0:
+            raise ValueError(f"{given} is no descriptor")
+        self._client = run(_adopt, os.dup(given))  # of its own: after Ctrl-C the call continues
+        if isinstance(adopt, int):
+            os.close(adopt)
         else:
-            self._client = run(_gvmem.adopt, adopt if isinstance(adopt, int) else adopt.fileno())
-            if not isinstance(adopt, int):
-                adopt.detach()  # it is the connection's
+            adopt.close()
 
     def __enter__(self) -> Keeper:
         return self
@@ -249,6 +258,15 @@ class Keeper:
     def abort(self) -> None:
         """Breaks the connection without waiting: calls that wait fail with errors.Keeper."""
         self._client.abort()
+
+
+def _adopt(socket_fd: int) -> _gvmem.Client:
+    """A connection over a descriptor, which is closed if there is none."""
+    try:
+        return _gvmem.adopt(socket_fd)
+    except BaseException:
+        os.close(socket_fd)
+        raise
 
 
 def _wrap(handle: _gvmem.Object, name: str) -> Object:

@@ -1,12 +1,19 @@
-"""Ctrl-C at any place leaves models and regions in a state that is true, and that the next call goes on from."""
+"""Ctrl-C at any place leaves models, regions and sockets in a state that is true, and that the next call goes on from."""
+import _thread
 import itertools
+import os
+import signal
+import socket
 import sys
+import threading
+import time
 
 import numpy
+import pytest
 
 import gvmem
 from conftest import DEVICE_BUDGET, MIB
-from gvmem import _saver, models
+from gvmem import _gvmem, _saver, models
 
 
 def interruptions(path, call):
@@ -65,3 +72,28 @@ def test_region_is_given_up_and_had_back(keeper):
                 prepare()
             assert steps > 1
         del array
+
+
+@pytest.mark.parametrize("by_number", [False, True])
+def test_socket_whose_adoption_is_interrupted_stays_the_callers(keeper, server, monkeypatch, by_number):
+    adopt, interrupted, threads = _gvmem.adopt, threading.Event(), _thread._count()
+
+    def adopt_after_interrupt(fd):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        assert interrupted.wait(60)
+        return adopt(fd)
+
+    monkeypatch.setattr(_gvmem, "adopt", adopt_after_interrupt)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.connect(server.path)
+        try:
+            gvmem.Keeper(adopt=made.fileno() if by_number else made)
+            interrupted.set()
+            pytest.fail("it was not interrupted")
+        except KeyboardInterrupt:
+            interrupted.set()
+        while _thread._count() > threads:
+            time.sleep(0.001)
+        with open("/dev/null", "rb") as file:  # it takes the number if that is free
+            made.close()
+            os.fstat(file.fileno())

@@ -233,8 +233,27 @@ def test_connect_by_socket_takes_it(server):
         with pytest.raises(gvmem.Error):
             gvmem.Keeper(adopt=made)
         assert made.fileno() >= 0
-    with pytest.raises(ValueError):
-        gvmem.Keeper(adopt=-5)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.connect(server.path)
+        fd = made.detach()
+    with gvmem.Keeper(adopt=fd) as keeper:
+        assert keeper.snapshot().keeper.pid == server.process.pid
+    with pytest.raises(OSError):
+        os.fstat(fd)
+    for wrong in (-5, 2**40):
+        with pytest.raises((ValueError, OverflowError)):
+            gvmem.Keeper(adopt=wrong)
+
+
+def test_socket_that_cannot_be_adopted_leaves_nothing_open():
+    import socket
+
+    files = len(os.listdir("/proc/self/fd"))
+    with socket.socket(socket.AF_INET) as made:
+        for given in (made, made.fileno()):
+            with pytest.raises(gvmem.Error):
+                gvmem.Keeper(adopt=given)
+            assert len(os.listdir("/proc/self/fd")) == files + 1 and made.fileno() >= 0
 
 
 @pytest.mark.parametrize("arguments", [
