@@ -13,6 +13,7 @@ from ._wait import milliseconds, run, run_with_lease
 
 _HINTS = {None: _gvmem.HINT_NONE, "scan": _gvmem.HINT_SCAN, "hot": _gvmem.HINT_HOT, "once": _gvmem.HINT_ONCE}
 _RESERVE_LEAST = 2 << 20
+Path = Union[str, bytes, os.PathLike[Any], None]
 
 
 def hint_number(hint: Optional[str]) -> int:
@@ -183,9 +184,9 @@ class Keeper:
 
     __slots__ = ("_client", "__weakref__")
 
-    def __init__(self, path: Union[str, os.PathLike[str], None] = None, *, adopt: Union[socket.socket, int, None] = None):
+    def __init__(self, path: Path = None, *, adopt: Union[socket.socket, int, None] = None):
         if adopt is None:
-            self._client = run(_gvmem.connect, None if path is None else os.fspath(path))
+            self._client = run(_gvmem.connect, path)
             return
         given = adopt if isinstance(adopt, int) else adopt.fileno()
         if given < 0:
@@ -273,7 +274,7 @@ def _wrap(handle: _gvmem.Object, name: str) -> Object:
     return Object(handle, name, run(handle.info)["address"])
 
 
-def connect(path: Union[str, os.PathLike[str], None] = None) -> Keeper:
+def connect(path: Path = None) -> Keeper:
     """Connects to the keeper at a socket; None: at the place that the setting GVMEM_KEEPER names."""
     return Keeper(path)
 

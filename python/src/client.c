@@ -23,11 +23,15 @@ static PyObject *connect_by(const char *path, int socket_fd)
     return (PyObject *)h;
 }
 
-PyObject *client_connect(PyObject *Py_UNUSED(module), PyObject *arguments)
+PyObject *client_connect(PyObject *Py_UNUSED(module), PyObject *path)
 {
-    const char *path;
+    PyObject *bytes = NULL, *result;
 
-    return PyArg_ParseTuple(arguments, "z", &path) ? connect_by(path, -1) : NULL;
+    if (path != Py_None && !PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    result = connect_by(bytes == NULL ? NULL : PyBytes_AsString(bytes), -1);
+    Py_XDECREF(bytes);
+    return result;
 }
 
 PyObject *client_adopt(PyObject *Py_UNUSED(module), PyObject *arguments)

@@ -181,7 +181,7 @@ static PyObject *get_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unu
 }
 
 static PyMethodDef functions[] = {
-    {"connect", client_connect, METH_VARARGS, "connect(path or None): a Client"},
+    {"connect", client_connect, METH_O, "connect(path or None): a Client"},
     {"adopt", client_adopt, METH_VARARGS, "adopt(socket's descriptor): a Client, which owns it then"},
     {"attach", table_attach, METH_VARARGS, "attach(token, flags): a Table"},
     {"open_load", client_open_load, METH_VARARGS, "open_load(token): (Client, Object)"},

@@ -167,7 +167,7 @@ bool handle_ready(PyObject *module);
 
 /* client.c, object.c, table.c */
 extern PyMethodDef client_methods[], object_methods[], table_methods[];
-PyObject *client_connect(PyObject *module, PyObject *arguments);
+PyObject *client_connect(PyObject *module, PyObject *path);
 PyObject *client_adopt(PyObject *module, PyObject *arguments);
 PyObject *client_open_load(PyObject *module, PyObject *arguments);
 PyObject *table_attach(PyObject *module, PyObject *arguments);

@@ -222,6 +222,17 @@ except gvmem.Error as error:
     assert said.startswith("GVM_E_PEER ") and r"\udcff.sock" in said
 
 
+def test_connect_takes_paths_beyond_utf8(server, tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff"
+    os.symlink(server.path, path)
+    for given in (path, os.fsdecode(path), tmp_path / os.fsdecode(b"\xff")):
+        with gvmem.connect(given) as keeper:
+            assert keeper.snapshot().keeper.pid == server.process.pid
+    for wrong in (b"a\0b", b"x" * 300):
+        with pytest.raises(ValueError):
+            gvmem.connect(wrong)
+
+
 def test_connect_by_socket_takes_it(server):
     import socket
 
