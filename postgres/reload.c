@@ -8,6 +8,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
+#include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -353,7 +354,7 @@ gstore_reload_await(Relation relation, Snapshot snapshot)
 	return snapshot != NULL && misses_load(oid, snapshot);
 }
 
-/* A statement's snapshot of a table whose rows were lost when it began. Lives in the statement's memory. */
+/* A statement's snapshot of a table whose rows were lost when it began, or that it has waited to change. Lives in the statement's memory. */
 typedef struct waited_table
 {
 	const EState *estate;
@@ -422,22 +423,49 @@ statement_of(EState *estate)
 	return estate;
 }
 
+/* What an UPDATE, DELETE or MERGE changes is read as it is after the lock, so the statement's other scans of it see that, too. */
+static bool
+is_changed_by(const EState *statement, Oid relation)
+{
+	const PlannedStmt *plan = statement->es_plannedstmt;
+	ListCell		  *cell;
+
+	if (plan == NULL || (plan->commandType == CMD_INSERT && !plan->hasModifyingCTE))
+		return false;
+	foreach(cell, plan->resultRelations)
+		if (exec_rt_fetch((Index) lfirst_int(cell), (EState *) statement)->relid == relation)
+			return true;
+	return false;
+}
+
+static bool
+has_newer_version(Oid relation, Snapshot snapshot)
+{
+	gstore_view seen, newest;
+
+	gstore_look(relation, snapshot, GSTORE_DEAD_NOT_WANTED, &seen);
+	gstore_look(relation, NULL, GSTORE_DEAD_NOT_WANTED, &newest);
+	return seen.empty != newest.empty || seen.revision != newest.revision;
+}
+
 /* Of a table that nothing is noted of. */
 static Snapshot
 await_snapshot(Relation relation, Snapshot snapshot, EState *statement)
 {
-	Snapshot latest = NULL;
+	const Oid oid = RelationGetRelid(relation);
+	Snapshot  latest = NULL;
 
-	if (!gstore_wait_for_source)
-		return snapshot;
 	if (gstore_reload_await(relation, snapshot))
 	{
 		if (IsolationUsesXactSnapshot())
 			gstore_fail_reloaded();
 		latest = latest_snapshot();
 	}
-	if (statement != NULL && (latest != NULL || sees_loss(RelationGetRelid(relation), snapshot)))
-		note_waited(statement, RelationGetRelid(relation), latest);
+	else if (statement != NULL && !IsolationUsesXactSnapshot() && is_changed_by(statement, oid) &&
+			 has_newer_version(oid, snapshot))
+		latest = latest_snapshot();
+	if (statement != NULL && (latest != NULL || (gstore_wait_for_source && sees_loss(oid, snapshot))))
+		note_waited(statement, oid, latest);
 	return latest != NULL ? latest : snapshot;
 }
 

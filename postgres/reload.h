@@ -25,7 +25,7 @@ extern bool gstore_reload_await(Relation relation, Snapshot snapshot);
 /*
  * The snapshot, registered; or, of a statement that waits for the table's rows, a newer one with the same command, if they have come
  * since: as a writer that has waited, it sees them at READ COMMITTED. So do all scans of the table that have the same estate; NULL:
- * there are no others.
+ * there are no others. The same of a table that the statement changes, once it has been locked.
  */
 extern Snapshot gstore_register_snapshot(Relation relation, Snapshot snapshot, EState *estate);
 /* Likewise the statement's, one for several tables, which sees the rows of all; NULL among these is none. */
