@@ -98,7 +98,7 @@ gvm_status gstore_areas_unpack(gstore_areas *areas, const gstore_store_name *sto
 
 /*
  * Others who know the secret may open the first bytes of these areas of the store, and nothing of other areas. For one
- * store at a time (export.c sees to that). *owner: of the manifest, if that is
+ * store at a time (export.c sees to that, and window.c where a command was left). *owner: of the manifest, if that is
  * among them, a user id as the keeper has it.
  *
  * GVM_E_ABSENT  there is no such area
@@ -133,9 +133,8 @@ typedef struct gstore_extent
 void gstore_areas_trim(gstore_areas *areas, const gstore_store_name *name,
 					   const gstore_extent *extents, uint32_t count);
 
-/* Trims what could not be trimmed when it was to be, or since the last time was said to be for later. */
+/* Trims what could not be trimmed when it was to be. */
 void gstore_areas_trim_again(gstore_areas *areas);
-void gstore_areas_trim_later(gstore_areas *areas);
 
 /* Memory is short: gives back what all areas that nobody uses have ahead of need. Returns how many bytes. */
 uint64_t gstore_areas_give_back(gstore_areas *areas);

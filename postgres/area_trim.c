@@ -166,12 +166,6 @@ gstore_areas_give_back(gstore_areas *s)
 }
 
 void
-gstore_areas_trim_later(gstore_areas *s)
-{
-	atomic_store(&s->trims_left, true);
-}
-
-void
 gstore_areas_trim_again(gstore_areas *s)
 {
 	if (atomic_exchange(&s->trims_left, false))

@@ -7,8 +7,8 @@
  *
  *     IDLE -> POSTED (backend) -> TAKEN -> DONE (service thread) -> IDLE (backend)
  *             POSTED -> IDLE (backend): it gives up, and the command is never carried out
- *                       TAKEN -> LEFT (backend): it gives up; the thread gives the window back. Reads
- *                                and WRITEs alone: who writes to the store next waits for them
+ *                       TAKEN -> LEFT (backend): it gives up; the thread gives the window back. What comes
+ *                                next to the same store, token or copy waits (window.h). Not FOREIGN_WRITE
  *
  * Only the side that has it touches the command and the window's bytes: the service thread while it
  * is TAKEN or LEFT, nobody while it is POSTED, else the backend. From POSTED and TAKEN each side goes on by
@@ -163,8 +163,8 @@ typedef struct gstore_window
  */
 typedef struct gstore_queue
 {
-	sem_t			 posted;	  /* a hint to look: threads look until they find nothing */
-	_Atomic uint32_t left_writes; /* windows whose WRITE is LEFT, or about to be */
+	sem_t			 posted;	 /* a hint to look: threads look until they find nothing */
+	_Atomic uint32_t left_count; /* windows that are LEFT, or about to be */
 	_Atomic uint64_t numbers;
 } gstore_queue;
 

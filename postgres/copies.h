@@ -7,7 +7,7 @@
  * budget.
  *
  * Threads: any thread may call. A copy is used by the command of one backend at a time, and dropped after
- * that backend is through with it.
+ * that backend is through with it, and after commands that it has left (memory.c).
  */
 #ifndef GSTORE_COPIES_H
 #define GSTORE_COPIES_H

@@ -138,7 +138,7 @@ gstore_deleted_provide(Oid relation, gstore_view *view)
 
 	/* A parallel worker's lock would not keep out others of its group; who left a write is not waited for. */
 	if (view->empty || view->dead == NULL || view->deleted_bytes > 0 || view->rows < ROWS_LEAST ||
-		IsParallelWorker() || gstore_has_left_write(&view->name) || !lock_bitmaps(relation, &tag))
+		IsParallelWorker() || gstore_has_left_change(&view->name) || !lock_bitmaps(relation, &tag))
 		return;
 	if (choose_place(relation, view, bytes, &at) && write_bitmap(view, at, bytes))
 		note_bitmap(relation, view, at, bytes);

@@ -463,8 +463,8 @@ write_kds_columns(gstore_dense *d)
 /* ---- life */
 
 /*
- * After an ERROR, and at exit. A command that is still under way must end first: it may be the one that
- * makes the copy.
+ * After an ERROR, and at exit. A command that is still under way is ended or left first: the worker frees the copy after
+ * one that was left (memory.c).
  */
 static void
 abort_dense_copy(int code, Datum argument)

@@ -58,7 +58,7 @@ list_extents(const gstore_version *version, uint32 *count)
 	return all;
 }
 
-/* A write that comes late would take the memory anew: such a store is for a later call. */
+/* A command that comes late would take the memory anew: such a store is for a later call. */
 bool
 gstore_next_trim(gstore_store_name *name, gstore_extent **extents, uint32 *count)
 {
@@ -72,7 +72,7 @@ gstore_next_trim(gstore_store_name *name, gstore_extent **extents, uint32 *count
 	{
 		gstore_store *store = newest_store(table);
 
-		if (store == NULL || store->trim_writer == 0 || gstore_has_left_write(&store->name))
+		if (store == NULL || store->trim_writer == 0 || gstore_has_left_change(&store->name))
 			continue;
 		*name = store->name;
 		name->writer_number = store->trim_writer;
@@ -87,7 +87,7 @@ gstore_next_trim(gstore_store_name *name, gstore_extent **extents, uint32 *count
 
 /* ---- what is dead */
 
-/* A write that comes late would make the store's areas anew: such a store stays on the list. */
+/* A command that comes late would make the store's areas anew: such a store stays on the list. */
 bool
 gstore_next_dead_store(gstore_store_name *name)
 {
@@ -95,7 +95,7 @@ gstore_next_dead_store(gstore_store_name *name)
 	gstore_store *store;
 
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	while ((store = gstore_at(*link)) != NULL && gstore_has_left_write(&store->name))
+	while ((store = gstore_at(*link)) != NULL && gstore_has_left_change(&store->name))
 		link = &store->next_dead;
 	if (store != NULL)
 	{
@@ -111,20 +111,22 @@ gstore_next_dead_store(gstore_store_name *name)
 	return store != NULL;
 }
 
+/* One that a command is yet to make, or to fill, stays on the list. */
 bool
 gstore_next_dead_copy(uint64 *id, uint32 *epoch)
 {
+	dsa_pointer *link = &gstore->dead_copies, place;
 	gstore_copy *copy;
-	dsa_pointer	 place;
 
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	place = gstore->dead_copies;
-	copy = gstore_at(place);
+	while ((copy = gstore_at(*link)) != NULL && gstore_has_left_copy(copy->id))
+		link = &copy->next_dead;
 	if (copy != NULL)
 	{
+		place = *link;
 		*id = copy->id;
 		*epoch = copy->epoch;
-		gstore->dead_copies = copy->next_dead;
+		*link = copy->next_dead;
 		dsa_free(gstore_dsa(), place);
 	}
 	LWLockRelease(gstore->lock);

@@ -20,8 +20,8 @@ extern void gstore_ask_trim(Oid relation, uint64 writer_number);
 extern bool gstore_next_trim(gstore_store_name *name, gstore_extent **extents, uint32 *count);
 
 /*
- * Takes one store, or copy, off the list of those that nothing refers to any more. False: there is none. A store to
- * which a write is left stays.
+ * Takes one store, or copy, off the list of those that nothing refers to any more. False: there is none. One to which
+ * a command is left stays.
  */
 extern bool gstore_next_dead_store(gstore_store_name *name);
 extern bool gstore_next_dead_copy(uint64 *id, uint32 *epoch);

@@ -327,8 +327,8 @@ transfer_ranges(service_thread *me, gstore_window *w, uint8_t *bytes)
 	return status;
 }
 
-/* Its status and text are there. The backend's from here on, or everybody's: then false. */
-static bool
+/* Its status and text are there. The backend's from here on, or everybody's. */
+static void
 end_command(const gstore_service_options *options, uint32_t index)
 {
 	gstore_window *w = &options->windows[index];
@@ -338,13 +338,11 @@ end_command(const gstore_service_options *options, uint32_t index)
 	if (atomic_compare_exchange_strong(&w->state, &taken, GSTORE_DONE))
 	{
 		options->wake(latch);
-		return true;
+		return;
 	}
 	atomic_store(&w->state, GSTORE_IDLE); /* its backend has left it */
-	if (w->verb == GSTORE_WRITE)
-		atomic_fetch_sub(&options->queue->left_writes, 1);
+	atomic_fetch_sub(&options->queue->left_count, 1);
 	options->give_back(index);
-	return false;
 }
 
 static void
@@ -352,7 +350,6 @@ execute_command(service_thread *me, uint32_t index)
 {
 	gstore_service *s = me->service;
 	gstore_window  *w = &s->options.windows[index];
-	const bool		unpacks = w->verb == GSTORE_UNPACK;
 	gvm_status		status;
 	gvm_error		error;
 
@@ -369,8 +366,7 @@ execute_command(service_thread *me, uint32_t index)
 		if (w->name.epoch == s->options.epoch && (status == GVM_E_KEEPER || status == GVM_E_LOST))
 			atomic_store(&s->lost, true);
 	}
-	if (!end_command(&s->options, index) && unpacks)
-		gstore_areas_trim_later(s->areas);
+	end_command(&s->options, index);
 }
 
 /* ---- threads */
@@ -424,7 +420,7 @@ refuse_left_over(const gstore_service_options *options)
 
 		w->status = GVM_E_KEEPER;
 		snprintf(w->text, sizeof w->text, "the GPU memory keeper was started anew");
-		(void) end_command(options, index);
+		end_command(options, index);
 	}
 }
 

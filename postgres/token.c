@@ -139,6 +139,14 @@ lifetime_end(const gstore_token *t)
 	return gstore_deadline_ns(seconds * 1000);
 }
 
+/* Links, or its memory, that a command which was left is yet to make would stay if it ended before. */
+static bool
+is_being_made(const gstore_token *t)
+{
+	return gstore_has_left_link(t->secret) ||
+		(t->staged_bytes > 0 && gstore_has_left_change(&t->name));
+}
+
 bool
 gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *name)
 {
@@ -150,7 +158,7 @@ gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *nam
 	{
 		gstore_token *t = &gstore->tokens[i];
 
-		found = t->state == GSTORE_TOKEN_OVER ||
+		found = (t->state == GSTORE_TOKEN_OVER && !is_being_made(t)) ||
 			(t->state == GSTORE_TOKEN_LIVE && t->expires_ns <= now);
 		if (found)
 		{

@@ -16,7 +16,7 @@
 #include "postgres/window.h"
 
 #define WAIT_MS		1000 /* between two looks at whether the worker still lives */
-#define LEFT_MS		10	 /* between two looks at writes that were left */
+#define LEFT_MS		10	 /* between two looks at commands that were left */
 #define SOON_US		20	 /* of a command that is short: until then no signal is needed */
 #define LINK_RANGES 16u	 /* of one command */
 #define ALIGN_BYTES 64	 /* of pieces in a window */
@@ -97,22 +97,71 @@ is_done(uint32 window)
 	return atomic_load_explicit(&gstore->windows[window].state, memory_order_acquire) == GSTORE_DONE;
 }
 
-bool
-gstore_has_left_write(const gstore_store_name *name)
+/* ---- commands that were left */
+
+typedef bool (*left_match)(const gstore_window *w, const void *key);
+
+static bool
+has_left(left_match is_match, const void *key)
 {
-	if (atomic_load(&gstore->queue.left_writes) == 0)
+	if (atomic_load(&gstore->queue.left_count) == 0)
 		return false;
 	for (int i = 0; i < gstore_windows; i++)
 	{
 		const gstore_window *w = &gstore->windows[i];
 
 		/* In this order: a window that is not left any more may have another command by now. */
-		if (atomic_load(&w->state) == GSTORE_LEFT && w->verb == GSTORE_WRITE &&
-			w->name.store == name->store)
+		if (atomic_load(&w->state) == GSTORE_LEFT && is_match(w, key))
 			return true;
 	}
 	return false;
 }
+
+/* It makes areas, writes to them or moves them: what does so next waits for one that was left. */
+static bool
+changes_areas(gstore_verb verb)
+{
+	return verb == GSTORE_WRITE || verb == GSTORE_UNPACK || verb == GSTORE_LINK || verb == GSTORE_STAGE;
+}
+
+static bool
+changes_store(const gstore_window *w, const void *name)
+{
+	return changes_areas(w->verb) && w->name.store == ((const gstore_store_name *) name)->store;
+}
+
+bool
+gstore_has_left_change(const gstore_store_name *name)
+{
+	return has_left(changes_store, name);
+}
+
+static bool
+makes_links(const gstore_window *w, const void *secret)
+{
+	return w->verb == GSTORE_LINK && memcmp(w->handle, secret, GSTORE_SECRET_BYTES) == 0;
+}
+
+bool
+gstore_has_left_link(const uint8 secret[GSTORE_SECRET_BYTES])
+{
+	return has_left(makes_links, secret);
+}
+
+static bool
+uses_copy(const gstore_window *w, const void *copy)
+{
+	return (w->verb == GSTORE_COPY_MAKE || w->verb == GSTORE_COPY_WRITE || w->verb == GSTORE_COPY_TAKE) &&
+		w->copy == *(const uint64 *) copy;
+}
+
+bool
+gstore_has_left_copy(uint64 copy)
+{
+	return has_left(uses_copy, &copy);
+}
+
+/* ---- ends of commands */
 
 /* From one state to the next, where the service may have been there before. */
 static bool
@@ -129,47 +178,34 @@ pause_for_service(void)
 	ResetLatch(MyLatch);
 }
 
-static bool
-is_read_verb(gstore_verb verb)
-{
-	return verb == GSTORE_READ || verb == GSTORE_FOREIGN_READ;
-}
-
 /* Leaves a command that a thread has taken to it; the thread gives the window back. False: it is done. */
 static bool
 abandon_window(uint32 window)
 {
-	const bool is_write = gstore->windows[window].verb == GSTORE_WRITE;
-
-	if (is_write)
-		atomic_fetch_add(&gstore->queue.left_writes, 1);
+	atomic_fetch_add(&gstore->queue.left_count, 1);
 	if (change_window_state(window, GSTORE_TAKEN, GSTORE_LEFT))
 		return true;
-	if (is_write)
-		atomic_fetch_sub(&gstore->queue.left_writes, 1);
+	atomic_fetch_sub(&gstore->queue.left_count, 1);
 	return false;
 }
 
 /*
- * Ends the command that this process waits for, whatever becomes of it, without interrupts. What no thread
- * has taken, none will. What a read brings, nobody wants any more; and who writes to a store waits for
- * writes that were left. For all else a thread that is at work is waited for, as what it writes to may be
- * given up next: it never takes longer than its lease's time limit, and a worker that ends lets its threads
- * end their commands.
+ * Ends the command that this process waits for, whatever becomes of it. What no thread has taken, none will. What one
+ * is at work on is left, as a keeper that is stopped may hold it up without end: what comes next to the same store, token
+ * or copy waits for it. A FOREIGN_WRITE, for which no keeper is asked, is waited for without interrupts: the memory is
+ * a program's, which may do with it what it likes once it has seen the end.
  */
 static void
 end_waiting(void)
 {
-	const int	window = waiting;
-	gstore_verb verb;
+	const int window = waiting;
 
 	if (window < 0)
 		return;
 	waiting = -1;
-	verb = gstore->windows[window].verb;
 	if (!change_window_state((uint32) window, GSTORE_POSTED, GSTORE_IDLE))
 	{
-		if ((is_read_verb(verb) || verb == GSTORE_WRITE) && abandon_window((uint32) window))
+		if (gstore->windows[window].verb != GSTORE_FOREIGN_WRITE && abandon_window((uint32) window))
 			return;
 		while (!is_done((uint32) window))
 			pause_for_service();
@@ -371,11 +407,14 @@ wait_done(uint32 window)
 	}
 }
 
-/* A write that was left would come over the rows that are written next. */
+/*
+ * A write that was left would come over the rows that are written next. And of two commands that unpack areas of a store at
+ * the same time each might wait for one that waits for the other (area_state.h, I3).
+ */
 static void
-await_left_writes(const gstore_store_name *store)
+await_left_changes(const gstore_store_name *store)
 {
-	while (gstore_has_left_write(store))
+	while (gstore_has_left_change(store))
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LEFT_MS,
 						 PG_WAIT_EXTENSION);
@@ -522,12 +561,18 @@ execute_window(uint32 window, gstore_answer *answer)
 }
 
 static bool
+is_read_verb(gstore_verb verb)
+{
+	return verb == GSTORE_READ || verb == GSTORE_FOREIGN_READ;
+}
+
+static bool
 is_write_verb(gstore_verb verb)
 {
 	return verb == GSTORE_WRITE || verb == GSTORE_COPY_WRITE || verb == GSTORE_FOREIGN_WRITE;
 }
 
-/* A backend that is cancelled waits for a command that gives areas objects, or links. */
+/* Of what gives areas objects, or links: it takes memory, and goes on to its end if its backend leaves it. */
 static uint32
 most_ranges(gstore_verb verb)
 {
@@ -617,8 +662,8 @@ gstore_try_transfer(gstore_verb verb, const gstore_store_name *store, gstore_far
 	uint64		   done = 0;
 
 	gstore_wait_ready();
-	if (verb == GSTORE_WRITE)
-		await_left_writes(store);
+	if (changes_areas(verb))
+		await_left_changes(store);
 	answer->status = GVM_OK;
 	do
 	{
@@ -672,7 +717,7 @@ gstore_write_begin(const gstore_store_name *store, const gstore_piece *pieces, i
 	uint64 done = 0;
 
 	gstore_wait_ready();
-	await_left_writes(store);
+	await_left_changes(store);
 	while (piece < count)
 	{
 		const uint32   window = acquire_window();

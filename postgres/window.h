@@ -38,7 +38,7 @@ typedef struct gstore_far
 
 /*
  * Does all of it, in as many commands as it takes. ERROR on failure, on cancel and terminate; then
- * what a WRITE did is undefined, and the next one to the store waits until it is over.
+ * what a WRITE did is undefined, and what changes the store's areas next waits until it is over.
  */
 extern void gstore_transfer(gstore_verb verb, const gstore_store_name *store,
 							const gstore_piece *pieces, int count);
@@ -86,13 +86,18 @@ extern bool gstore_try_transfer(gstore_verb verb, const gstore_store_name *store
 extern void gstore_leave_begun(const gstore_answer *answer);
 
 /*
- * After a FATAL: ends the command that this process waits for. None goes on but reads and WRITEs, which are
- * left; for others it waits, without interrupts.
+ * After a FATAL: ends the command that this process waits for. One that a thread has taken is left, but for
+ * FOREIGN_WRITE, for which it waits, without interrupts.
  */
 extern void gstore_settle(void);
 
-/* A service thread is yet to end a write to the store that its backend has left. */
-extern bool gstore_has_left_write(const gstore_store_name *name);
+/*
+ * A service thread is yet to end a command that its backend has left: that changes areas of the store, makes links of the
+ * token, makes the copy or writes to it.
+ */
+extern bool gstore_has_left_change(const gstore_store_name *name);
+extern bool gstore_has_left_link(const uint8 secret[GSTORE_SECRET_BYTES]);
+extern bool gstore_has_left_copy(uint64 copy);
 
 /* For the worker: of a window that nobody has. Any thread may call it. */
 extern void gstore_window_give_back(uint32 window);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where the keeper of a server listens, and what a server does that finds none: TAP, a line a case.
+"""Where the keeper of a server listens, what a server does that finds none, and what is left to one that waits: TAP, a line a case.
 
 usage: keeper.py [CASE...]. Each case starts from a working server and leaves one, as in crash.py.
 """
@@ -13,10 +13,13 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 
 sys.dont_write_bytecode = True
 import private  # noqa: E402
-from cases import count, fill, group, main  # noqa: E402
+from attached import expect_same, export, objects, show  # noqa: E402
+from cases import count, expect_usable, fill, group, in_middle, main  # noqa: E402
 from private import Failed, expect  # noqa: E402
 
 
@@ -91,7 +94,7 @@ class External:
     def keeper_missing_tries_become_rare_until_a_statement_needs_it(self, server):
         """One line for each; and none of a process that ends."""
         with private.running_keeper(server) as keeper:
-            server.wait_for("SELECT DISTINCT keeper_pid FROM gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
+            self._wait_used(server, keeper)
         lost, before_16 = len(server.log()), server.log().count("next try in 16 s")
         server.wait_log("next try in 16 s", before_16)
         said = server.log()[lost:]
@@ -104,6 +107,83 @@ class External:
             server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw")
             server.sql("SET gstore_fdw.start_timeout = '12s'; INSERT INTO ft VALUES (1, 'x')")  # and not after 16 s
             expect(count(server), 1, "rows")
+
+    def commands_of_exports_and_loads_can_be_left_to_a_stopped_keeper(self, server):
+        """A thread each has: what an export needs, a link, the end of links, memory to load rows from. Other sessions go on, and nothing stays."""
+        with private.running_keeper(server) as keeper:
+            self._wait_used(server, keeper)
+            fill(server)
+            server.sql("CREATE FOREIGN TABLE packed (id int) SERVER gstore_fdw; INSERT INTO packed VALUES (1), (2); CREATE ROLE reader; GRANT SELECT ON ft TO reader")
+            server.sql("CREATE DATABASE other")
+            token = export(server)
+            with self._stopped(keeper):
+                for statement in (
+                    "SELECT gstore_export('packed')",
+                    "SET ROLE reader; SELECT gstore_export('ft')",
+                    f"SELECT gstore_revoke('{token}')",
+                    "SELECT gstore_load_begin('ft', 1 << 20)",
+                    # Now no thread is free, and a command of the table is left.
+                    "SELECT gstore_export('ft')",
+                    "SET ROLE reader; SELECT gstore_export('ft')",
+                    "SELECT sum(id) FROM ft",
+                    "INSERT INTO ft SELECT i, 'late' FROM generate_series(1, 100000) i",
+                    "COPY packed FROM PROGRAM 'seq 100000'",
+                ):
+                    expect(server.error(f"SET statement_timeout = '300ms'; {statement}", timeout=private.START_S), "57014", statement)
+                server.sql("DROP DATABASE other", timeout=private.START_S)
+            self._expect_packed(server, "ft")
+            for name in ("ft", "packed"):
+                expect_same(server, name)
+            server.sql("SELECT gstore_revoke_all('packed')")
+            self._expect_packed(server, "packed")
+            server.sql("INSERT INTO packed VALUES (3)")
+            expect(server.sql("SELECT sum(id) FROM packed"), "6", "rows with one that came later")
+            expect_usable(server, 1000)
+            server.sql("DROP FOREIGN TABLE ft, packed; DROP ROLE reader")
+            private.wait_until("no memory is left", lambda: not objects(server))
+
+    def export_that_moves_columns_can_be_left_to_a_stopped_keeper(self, server):
+        with private.running_keeper(server) as keeper:
+            self._wait_used(server, keeper)
+            server.sql("CREATE FOREIGN TABLE wide (" + ", ".join(f"c{i} int" for i in range(400)) + ") SERVER gstore_fdw")
+            server.sql("INSERT INTO wide SELECT " + ", ".join(f"{i} + i" for i in range(400)) + " FROM generate_series(1, 3) i")
+            rows = [[i + row for i in range(400)] for row in (1, 2, 3)]
+            first = subprocess.Popen(server.psql("-c", "SELECT gstore_export('wide')"), env=server.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            private.wait_until("columns move", lambda: len(objects(server)) > 1)
+            with self._stopped(keeper):
+                server.sql(f"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT gstore_export(''wide'')'")
+                try:
+                    expect(first.communicate(timeout=private.START_S)[1].split()[-1], "57014", "SQLSTATE of an export")
+                finally:
+                    first.kill()
+                expect(server.error("SET statement_timeout = '300ms'; SELECT gstore_export('wide')", timeout=private.START_S), "57014", "SQLSTATE of the next one")
+                second = server.session()
+                second.begin("SELECT gstore_export('wide')")
+            shown = show(server, second.finish())["rows"]
+            second.close()
+            expect([[int(value) for value in row.values()] for row in shown], rows, "rows by the token")
+            server.sql("SELECT gstore_revoke_all('wide')")
+            self._expect_packed(server, "wide")
+            expect([[int(value) for value in row.split("|")] for row in server.sql("SELECT * FROM wide").splitlines()], rows, "rows")
+            server.sql("DROP FOREIGN TABLE wide")
+            private.wait_until("no memory is left", lambda: not objects(server))
+
+    @contextlib.contextmanager
+    def _stopped(self, keeper):
+        private.stop_process(keeper.pid)
+        try:
+            yield
+        finally:
+            keeper.send_signal(signal.SIGCONT)
+
+    def _wait_used(self, server, keeper):
+        """Until the server uses this one: it may have one to forget."""
+        server.wait_for("SELECT DISTINCT keeper_pid FROM gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
+
+    def _expect_packed(self, server, table):
+        """No column has a link: so all are in the table's pack again."""
+        oid = server.sql(f"SELECT '{table}'::regclass::oid")
+        private.wait_until(f"all columns of {table} are packed", lambda: not [o for o in objects(server) if f"/{oid}/" in o["name"] and not o["name"].endswith((".pack", ".manifest"))])
 
     def keeper_of_another_version_is_refused_in_words(self, server):
         """By its greeting, the message WELCOME of keeper/protocol/wire.h: whatever else is different, nothing of it is used."""
@@ -135,6 +215,44 @@ class External:
             said = client.recv(4096)
             if not re.search(rb"the keeper has protocol version \d+ \(gvmem [0-9.]+\), the program 77: use one release for both\0", said):
                 raise Failed(f"the keeper says {said}")
+
+
+@group("gstore_fdw.service_threads=2")
+class Left:
+    """Two threads, one of which has an export that somebody has cancelled: it waits for a lease of another program."""
+
+    def export_after_one_that_was_left_takes_no_thread(self, server):
+        server.sql("CREATE FOREIGN TABLE first (id int) SERVER gstore_fdw; INSERT INTO first VALUES (1)")
+        fill(server)
+        sessions = [server.session() for _ in range(2)]
+        export = "SELECT gstore_export('first') LIKE 'gstore%'"
+        with private.leased(server, "first"):
+            in_middle(server, sessions[0], export)
+            server.sql(f"SELECT pg_cancel_backend({sessions[0].pid})")
+            expect(sessions[0].error(), "57014", "SQLSTATE")
+            in_middle(server, sessions[1], export)
+            expect(server.sql("SET statement_timeout = '20s'; SELECT sum(id) FROM ft"), "500500", "another table's rows")
+        expect(sessions[1].finish(), "t", "a token")
+        sessions[1].close()
+        expect(server.sql("SELECT sum(id) FROM first"), "1", "rows")
+        server.sql("DROP FOREIGN TABLE first, ft")
+        server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", "0")
+
+    def copy_that_was_left_is_freed_once_it_is_filled(self, server):
+        server.sql("CREATE FOREIGN TABLE first (id int) SERVER gstore_fdw; INSERT INTO first VALUES (1)")
+        session = server.session()
+        with private.leased(server, "first"):
+            in_middle(server, session, "SELECT gstore_export_ipchandle('first')")
+            server.sql(f"SELECT pg_cancel_backend({session.pid})")
+            timer = threading.Timer(20, session.process.kill)  # before the thread's own time is over
+            timer.start()
+            expect(session.error(), "57014", "SQLSTATE")
+            timer.cancel()
+            time.sleep(2.5)  # the worker looks for what is to be freed once a second
+            expect(server.sql("SELECT sum(device_copies) > 0 FROM gstore_fdw_keeper_info"), "t", "a copy that a thread is yet to fill")
+        server.wait_for("SELECT sum(device_copies) FROM gstore_fdw_keeper_info", "0")
+        expect(server.sql("SELECT length(gstore_export_ipchandle('first')), sum(id) FROM first"), "64|1", "a handle, and rows")
+        server.sql("DROP FOREIGN TABLE first")
 
 
 if __name__ == "__main__":
