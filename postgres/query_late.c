@@ -19,6 +19,7 @@ struct gstore_late
 	const gstore_compiled *compiled;
 	const List			  *keys;
 	late_table			   tables[GQUERY_TABLES_MAX];
+	int					   at_a_time;
 	uint64				   read_to; /* records of the run before this one have been read */
 	uint64				   bytes;
 };
@@ -56,6 +57,7 @@ gstore_late_create(const gstore_compiled *compiled, const List *keys, const Rela
 
 	late->compiled = compiled;
 	late->keys = keys;
+	late->at_a_time = GSTORE_READER_ROWS;
 	if (!find_columns(late))
 		return NULL;
 	for (int i = 0; i < GQUERY_TABLES_MAX; i++)
@@ -68,6 +70,7 @@ gstore_late_create(const gstore_compiled *compiled, const List *keys, const Rela
 									 &TTSOpsVirtual);
 		t->reader = gstore_row_reader_create(&views[i], RelationGetDescr(relations[i])->natts,
 											 t->columns, NULL);
+		late->at_a_time = Min(late->at_a_time, gstore_row_reader_most(t->reader));
 	}
 	return late;
 }
@@ -105,7 +108,7 @@ void
 gstore_late_fill(gstore_late *late, const gstore_run *run, Datum *values, bool *nulls)
 {
 	const uint64 *record = run->records + run->at * (uint64) run->words;
-	const uint64  count = Min(GSTORE_READER_ROWS, run->count - run->at);
+	const uint64  count = Min((uint64) late->at_a_time, run->count - run->at);
 	bool		  is_there[GQUERY_TABLES_MAX];
 
 	if (run->at >= late->read_to)

@@ -660,7 +660,8 @@ read_rows(ForeignScanState *node, order_state *state)
 		state->reader = gstore_row_reader_create(&state->view,
 												 RelationGetDescr(node->ss.ss_currentRelation)->natts,
 												 state->columns, state->bare);
-	state->read_to = state->at + Min(Min(most, lengthof(rows)), state->count - state->at);
+	state->read_to = state->at +
+		Min(Min(most, (uint64) gstore_row_reader_most(state->reader)), state->count - state->at);
 	for (uint64 at = state->at; at < state->read_to; at++)
 		rows[at - state->at] = row_at(state, at);
 	state->bytes += gstore_row_reader_read(state->reader, rows, (int) (state->read_to - state->at));

@@ -195,9 +195,9 @@ static bool
 sort_tie(gstore_ties *ties, const gstore_view *view, ScanState *scan, int first, int64 *entries,
 		 uint64 words, int count, uint64 *bytes)
 {
-	const int at_a_time = (int) Min(GSTORE_READER_ROWS, gstore_rows_at_a_time(view, ties->columns));
 	gstore_row_reader *reader = gstore_row_reader_create(
 		view, RelationGetDescr(scan->ss_currentRelation)->natts, ties->columns, NULL);
+	const int  at_a_time = gstore_row_reader_most(reader);
 	comparison by = {.ties = ties, .first = first};
 	tied_row  *rows = palloc(sizeof *rows * (Size) count);
 

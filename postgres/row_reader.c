@@ -40,6 +40,16 @@ gstore_row_reader_create(const gstore_view *view, int natts, const Bitmapset *co
 	return reader;
 }
 
+int
+gstore_row_reader_most(const gstore_row_reader *reader)
+{
+	Bitmapset *valued = bms_difference(reader->columns, reader->bare);
+	const int  most = (int) Min(GSTORE_READER_ROWS, gstore_rows_at_a_time(reader->view, valued));
+
+	bms_free(valued);
+	return most;
+}
+
 static int
 compare_rows(const void *left, const void *right)
 {

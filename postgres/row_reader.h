@@ -20,8 +20,11 @@ typedef struct gstore_row_reader gstore_row_reader;
 extern gstore_row_reader *gstore_row_reader_create(const gstore_view *view, int natts,
 												   const Bitmapset *columns, const Bitmapset *bare);
 
+/* How many rows may be read at a time: GSTORE_READER_ROWS, or fewer of long ones, so that they have room, as in scans. */
+extern int gstore_row_reader_most(const gstore_row_reader *reader);
+
 /*
- * Reads GSTORE_READER_ROWS rows at most, in any order, some more than once; they are put into order. What was
+ * Reads so many rows at most, in any order, some more than once; they are put into order. What was
  * read before is gone. Returns the bytes moved. ERROR if the view has no such row.
  */
 extern uint64 gstore_row_reader_read(gstore_row_reader *reader, uint64 *rows, int count);

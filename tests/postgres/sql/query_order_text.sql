@@ -84,6 +84,11 @@ SELECT count(*), count(DISTINCT id), bool_and(t >= before) FROM (SELECT id, t, l
 SET work_mem = '64MB';
 SELECT place('SELECT id FROM tl ORDER BY t DESC LIMIT 3'), answer('SELECT id, substr(t, 41, 5) FROM tl ORDER BY t DESC LIMIT 3'), place('SELECT id FROM tl ORDER BY t LIMIT (SELECT 1000)');
 RESET work_mem;
-DROP FOREIGN TABLE tg, ta, tm, tl;
+-- Rows of long texts are read fewer at a time: those of 256 would take 100 MB.
+CREATE FOREIGN TABLE tw (id int, t text) SERVER gstore_fdw;
+INSERT INTO tw SELECT i, repeat('x', 400000) FROM generate_series(1, 256) i;
+SELECT place('SELECT id, t FROM tw ORDER BY id LIMIT 256');
+SELECT count(*), min(length(t)), max(used) < 90000000 AS bounded FROM (SELECT t, (SELECT sum(used_bytes) FROM pg_backend_memory_contexts WHERE q.id % 8 = 0) AS used FROM (SELECT id, t FROM tw ORDER BY id LIMIT 256) q) x;
+DROP FOREIGN TABLE tg, ta, tm, tl, tw;
 DROP TABLE th;
 DROP FUNCTION answer, place, same;
