@@ -16,6 +16,7 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
+#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -131,6 +132,60 @@ gstore_is_row_independent(Node *node)
 		!contain_subplans(node) && !has_outer_value(node, NULL);
 }
 
+static bool
+is_now(const Node *node)
+{
+	if (IsA(node, FuncExpr))
+		return ((const FuncExpr *) node)->funcid == F_NOW ||
+			((const FuncExpr *) node)->funcid == F_TRANSACTION_TIMESTAMP ||
+			((const FuncExpr *) node)->funcid == F_STATEMENT_TIMESTAMP;
+	return IsA(node, SQLValueFunction) &&
+		((const SQLValueFunction *) node)->op <= SVFOP_LOCALTIMESTAMP_N;
+}
+
+static bool
+is_within(int64 value, int64 most)
+{
+	return value >= -most && value <= most;
+}
+
+/* A distance with which no date or time of now is out of range. */
+static bool
+is_short(const Const *shift)
+{
+	const int		days = 1000 * 366;
+	const Interval *span;
+
+	if (shift->constisnull)
+		return true;
+	if (shift->consttype == INT4OID)
+		return is_within(DatumGetInt32(shift->constvalue), days);
+	span = DatumGetIntervalP(shift->constvalue);
+	return is_within(span->month, 1000 * 12) && is_within(span->day, days) &&
+		is_within(span->time, days * USECS_PER_DAY);
+}
+
+/* now() - interval '1 day' and so on. */
+static bool
+is_near_now(const OpExpr *o)
+{
+	switch (get_opcode(o->opno))
+	{
+		case F_TIMESTAMPTZ_PL_INTERVAL:
+		case F_TIMESTAMPTZ_MI_INTERVAL:
+		case F_TIMESTAMP_PL_INTERVAL:
+		case F_TIMESTAMP_MI_INTERVAL:
+		case F_DATE_PL_INTERVAL:
+		case F_DATE_MI_INTERVAL:
+		case F_DATE_PLI:
+		case F_DATE_MII:
+			return is_now(linitial(o->args)) && IsA(lsecond(o->args), Const) &&
+				is_short(lsecond_node(Const, o->args));
+		default:
+			return false;
+	}
+}
+
 bool
 gstore_is_plain(const Node *node, const Bitmapset *unset)
 {
@@ -150,27 +205,11 @@ gstore_is_plain(const Node *node, const Bitmapset *unset)
 				if (!gstore_is_plain(lfirst(cell), unset))
 					return false;
 			return true;
+		case T_OpExpr:
+			return is_near_now((const OpExpr *) node);
 		default:
-			return false;
+			return is_now(node);
 	}
-}
-
-static bool
-has_parameter(Node *node, void *ignored)
-{
-	return node != NULL && (IsA(node, Param) || expression_tree_walker(node, has_parameter, ignored));
-}
-
-bool
-gstore_is_estimated(const Node *condition, Node *node)
-{
-	const List *args = NIL;
-
-	if (condition != NULL && IsA(condition, OpExpr))
-		args = ((const OpExpr *) condition)->args;
-	else if (condition != NULL && IsA(condition, ScalarArrayOpExpr))
-		args = ((const ScalarArrayOpExpr *) condition)->args;
-	return list_member_ptr(args, node) && !has_parameter(node, NULL);
 }
 
 const Bitmapset *
@@ -330,8 +369,7 @@ gstore_qual_is_movable(Expr *clause, Index relation, const Bitmapset *unset)
 	condition c;
 
 	return as_condition(clause, relation, &c) &&
-		(c.value == NULL || gstore_is_plain((Node *) c.value, unset) ||
-		 gstore_is_estimated((Node *) clause, (Node *) c.value));
+		(c.value == NULL || gstore_is_plain((Node *) c.value, unset));
 }
 
 gstore_quals *

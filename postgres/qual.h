@@ -24,8 +24,6 @@ extern bool gstore_is_row_independent(Node *node);
  * To evaluate such a value raises no error. unset: parameters (PARAM_EXEC) that subqueries set once they are needed.
  */
 extern bool gstore_is_plain(const Node *node, const Bitmapset *unset);
-/* It is what a condition compares with, and has no parameter: PostgreSQL's planner evaluates it, too, for its estimates. */
-extern bool gstore_is_estimated(const Node *condition, Node *node);
 /* In planning, as they are then; and while a query is executed, as they are now. */
 extern const Bitmapset *gstore_unset_planned(const PlannerInfo *root);
 extern const Bitmapset *gstore_unset_now(const ExprContext *context);

@@ -454,14 +454,12 @@ gstore_emit_filters(gstore_compiled *c, gstore_emitter *e, const List *filters)
 
 	foreach(cell, filters)
 	{
-		e->condition = lfirst(cell);
-		if (!gstore_emit_expression(e, e->condition, &condition) ||
+		if (!gstore_emit_expression(e, lfirst(cell), &condition) ||
 			!gstore_emit(e, GQUERY_FILTER, 0, 0))
 			return false;
 		c->raises |= condition.raises || e->any_length;
 		e->certain = false;
 	}
-	e->condition = NULL;
 	return true;
 }
 

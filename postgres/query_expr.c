@@ -108,8 +108,7 @@ static bool
 may_evaluate(const gstore_emitter *e, Node *node)
 {
 	return (e->unknown < GSTORE_MET_MAX && (e->met >> e->unknown & 1) != 0) ||
-		gstore_is_plain(node, e->unset) ||
-		(e->guarded == 0 && (e->certain || gstore_is_estimated(e->condition, node)));
+		gstore_is_plain(node, e->unset) || (e->guarded == 0 && e->certain);
 }
 
 bool

@@ -60,7 +60,6 @@ typedef struct gstore_emitter
 	Node					*refused;
 	const char				*refused_as;
 	bool					 full;
-	Node					*condition; /* the one that is emitted; NULL: none is */
 	struct gstore_case		*scope;		/* what a CASE compares with */
 	struct gstore_distances *distances; /* NULL: there are to be none */
 	/* Of a stage, whose rows are groups: */

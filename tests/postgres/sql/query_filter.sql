@@ -74,6 +74,21 @@ SELECT same('SELECT x.id, (SELECT count(*) FROM q y WHERE y.i > x.b AND y.b = (S
 EXPLAIN (COSTS OFF) SELECT id FROM fg WHERE t ~ 'none' AND b = (SELECT f_fail());
 SELECT id FROM fg WHERE t ~ 'none' AND b = (SELECT f_fail());
 DROP FUNCTION f_fail;
+-- The planner of a kept plan has evaluated one of them, which is another one now.
+SET test.number = '1';
+PREPARE kept AS SELECT count(*) FROM fg WHERE f < 0 AND id > current_setting('test.number')::int;
+EXECUTE kept;
+SET gstore_fdw.gpu_queries = off;
+PREPARE kept_text AS SELECT count(*) FROM fg WHERE t LIKE 'none%' AND id > current_setting('test.number')::int;
+EXECUTE kept_text;
+SET test.number = 'x';
+EXECUTE kept_text;
+RESET gstore_fdw.gpu_queries;
+EXECUTE kept;
+DEALLOCATE ALL;
+-- A time near to now raises no error: it is tested first.
+EXPLAIN (COSTS OFF) SELECT id FROM fg WHERE t ~ 'x' AND d > current_date - 10 AND d < now() - interval '1 year' AND id > 0;
+EXPLAIN (COSTS OFF) SELECT id FROM fg WHERE t ~ 'x' AND d > current_date - 1000000 AND d < now() - interval '3000 years' AND id > 0;
 
 -- Own rows and deletions, before and after savepoints.
 BEGIN;
