@@ -674,6 +674,7 @@ emit_query(gstore_compiled *c, gstore_emitter *e)
 	e->joins = c->query.joins;
 	e->batch = c->query.batch;
 	e->batched = c->query.batched;
+	e->lazy = c->query.sink == GSTORE_SINK_MARKS || c->query.sink == GSTORE_SINK_ROWS;
 	c->raises = false;
 	if (!gstore_emit_filters(c, e, c->query.filters) ||
 		!gstore_join_emit(e, c->query.joins, &c->raises) || !emit_sink(c, e))
@@ -782,8 +783,16 @@ gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view
 						.unset = gstore_unset_now(context),
 						.certain = asked && has_row(&views[0]),
 						.met = met};
+	const bool	   done = emit_query(c, &e);
 
-	return emit_query(c, &e);
+	c->behind = e.behind;
+	return done;
+}
+
+uint64
+gstore_query_behind(const gstore_compiled *c)
+{
+	return c->behind;
 }
 
 int

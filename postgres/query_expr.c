@@ -132,6 +132,8 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null, b
 		e->values = lappend(e->values, v);
 	}
 	*raises = !may_evaluate(e, (Node *) expression);
+	if (*raises && e->lazy && e->guarded > 0 && e->unknown < GSTORE_MET_MAX)
+		e->behind |= UINT64CONST(1) << e->unknown;
 	if (e->context == NULL || *raises)
 		return false;
 	if (v == NULL)

@@ -54,6 +54,8 @@ typedef struct gstore_emitter
 	bool full_scale; /* of mixed decimals NULL is emitted in place of those with the smaller scale */
 	bool   certain;	 /* outside of that, some row comes here */
 	uint64 met;		 /* bit i: a row has come to number i of `values` */
+	bool   lazy;	 /* rows may be returned before others come here */
+	uint64 behind;	 /* bit i: number i of `values` is of the latter alone */
 	uint32 unknown;	 /* number of the value that gstore_evaluate() was asked for last */
 	bool any_length; /* there is a distance from a value that may have another length, which is an error */
 	/* Of gstore_report_refused(): the innermost part that has no instructions; as what, NULL: as a value. Or there is no room for them. */

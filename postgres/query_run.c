@@ -26,14 +26,18 @@ exchange_request(gstore_run *run, const gstore_request *request, uint32 *raised)
 	return NULL;
 }
 
-/* Those that no row comes to are not evaluated: they may raise an error. */
+/*
+ * Those that no row comes to are not evaluated: they may raise an error. Nor are those of rows that may not be asked for; the local plan does, as far as it
+ * is. Once rows have been returned it cannot begin.
+ */
 static void
-note_met(gstore_run *run, uint32 raised)
+note_met(gstore_run *run, const gstore_request *request, uint32 raised)
 {
 	const uint32 number = raised >> GQUERY_UNKNOWN_SHIFT;
 
 	if ((raised & ((1u << GQUERY_UNKNOWN_SHIFT) - 1)) == GQUERY_E_UNKNOWN && number < GSTORE_MET_MAX)
-		run->met |= UINT64CONST(1) << number;
+		run->met |= (UINT64CONST(1) << number) &
+			(request->first_row > 0 ? PG_UINT64_MAX : ~gstore_query_behind(request->compiled));
 }
 
 /* False, with more values that a row has come to: it is to be tried again. */
@@ -44,7 +48,7 @@ try_run(gstore_run *run, const gstore_request *request)
 	gquery_cost		cost;
 	gstore_session *session = exchange_request(run, request, &raised);
 
-	note_met(run, raised);
+	note_met(run, request, raised);
 	if (session == NULL)
 		return false;
 	cost = gstore_session_window(session)->cost;

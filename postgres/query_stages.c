@@ -273,7 +273,12 @@ emit_distinct(gstore_compiled *c, gstore_emitter *e)
 static bool
 emit_ordered(gstore_compiled *c, gstore_emitter *e)
 {
-	return gstore_emit_filters(c, e, c->query.having) && emit_order(c, e);
+	bool done;
+
+	e->lazy = true;
+	done = gstore_emit_filters(c, e, c->query.having);
+	e->lazy = false;
+	return done && emit_order(c, e);
 }
 
 static bool

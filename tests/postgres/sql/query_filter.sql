@@ -73,6 +73,9 @@ SELECT same('SELECT id FROM q WHERE i > 1000 AND b = (SELECT f_fail())'), same('
 SELECT same('SELECT x.id, (SELECT count(*) FROM q y WHERE y.i > x.b AND y.b = (SELECT f_fail())) FROM fh x WHERE x.id < 5');
 EXPLAIN (COSTS OFF) SELECT id FROM fg WHERE t ~ 'none' AND b = (SELECT f_fail());
 SELECT id FROM fg WHERE t ~ 'none' AND b = (SELECT f_fail());
+-- Not for rows behind a LIMIT, which nobody may ask for.
+SELECT same('SELECT id FROM q WHERE id = 1 OR b = (SELECT f_fail()) LIMIT 1', 'by the scan: a row raises an error, or a sum may'), same('SELECT id FROM q WHERE CASE WHEN id > 1 THEN b = (SELECT f_fail()) ELSE true END LIMIT 1', 'by the scan: a row raises an error, or a sum may'),
+    same('SELECT EXISTS (SELECT FROM q WHERE id = 1 OR b = (SELECT f_fail()))', 'by the scan: a row raises an error, or a sum may'), same('SELECT id FROM q WHERE id = 1 OR b = (SELECT b FROM fh WHERE id = 1000)', 'by the scan: a row raises an error, or a sum may'), same('SELECT count(*) FROM q WHERE id > 0 OR b = (SELECT f_fail())');
 DROP FUNCTION f_fail;
 -- The planner of a kept plan has evaluated one of them, which is another one now.
 SET test.number = '1';

@@ -75,6 +75,8 @@ SELECT same_join('SELECT f.id FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND 100 / (m
 -- Behind one that is not true none is evaluated.
 SELECT same_join('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x + 5000 AND m.v + f.x > (SELECT 1 / min(0) FROM m_h)'), same_join('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND nullif(f.x, f.x) > m.v AND m.v + f.x > (SELECT 1 / min(0) FROM m_h))'),
     same_join('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x + 1900 AND m.v + f.x > (SELECT 1 / min(0) FROM m_h)'), same_join('SELECT f.id FROM f@ f WHERE EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND nullif(f.x, 7) > m.v AND 100 / (f.x - 7) > m.v)');
+-- Nor behind a limit.
+SELECT same_join('SELECT 1 AS one FROM f@ f JOIN m@ m ON f.k = m.k WHERE f.id < 2900 OR m.v + f.x = (SELECT 1 / min(0) FROM m_h) LIMIT 1');
 -- One that is computed above, too.
 SELECT same_join('SELECT f.id, (f.x > a.name AND f.x > a.k) AS above FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND f.x > a.name AND f.x > a.k'), same_join('SELECT f.id, (a.ok AND a.name > 2) AS above FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND a.ok AND a.name > 2');
 -- Conditions on texts: of the outer table, of the inner one, of joined rows, of the pair.

@@ -24,5 +24,11 @@ SELECT a.k, sum(a.i4) FROM lh a JOIN lh b ON a.id = b.id GROUP BY 1 ORDER BY 2 D
 PREPARE shown_having (int) AS SELECT $1 AS n, k, count(*) FROM lg GROUP BY 1, 2 HAVING count(*) > $1 AND sum(i4) + $1 > 0 ORDER BY count(*) + $1 DESC, 2 LIMIT $1;
 EXECUTE shown_having (3);
 DEALLOCATE ALL;
+-- A value that a condition of groups may come to behind a limit.
+CREATE FUNCTION l_fail() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1 / (count(*)::int - count(*)::int) FROM (VALUES (1)) v';
+EXPLAIN (COSTS OFF) SELECT k FROM lg GROUP BY k HAVING k > 0 OR max(i4) = (SELECT l_fail()) LIMIT 1;
+SELECT k FROM lg GROUP BY k HAVING k > 0 OR max(i4) = (SELECT l_fail()) LIMIT 1;
+SELECT k FROM lg GROUP BY k HAVING k > 0 OR max(i4) = (SELECT l_fail());
+DROP FUNCTION l_fail;
 DROP FOREIGN TABLE lg;
 DROP TABLE lh;
