@@ -845,7 +845,10 @@ gstore_emit_expression(gstore_emitter *e, Node *node, gstore_emitted *out)
 	}
 	e->full_scale = full_scale;
 	if (done)
+	{
 		e->refused = refused;
+		e->certain &= !out->raises;
+	}
 	else
 		gstore_note_refused(e, node);
 	return done;

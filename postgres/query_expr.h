@@ -52,7 +52,7 @@ typedef struct gstore_emitter
 	int				   guarded;	  /* inside of what is evaluated for some rows alone */
 	int				   computing; /* inside of what computes with decimals: NaN is none then */
 	bool full_scale; /* of mixed decimals NULL is emitted in place of those with the smaller scale */
-	bool   certain;	 /* outside of that, some row comes here */
+	bool   certain;	 /* outside of that, some row comes here, and has raised no error before */
 	uint64 met;		 /* bit i: a row has come to number i of `values` */
 	bool   lazy;	 /* rows may be returned before others come here */
 	uint64 behind;	 /* bit i: number i of `values` is of the latter alone */
