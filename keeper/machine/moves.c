@@ -470,8 +470,12 @@ bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object)
 
 bool gvmi_keep_device_room_comes(const keep_device *device, uint64_t bytes)
 {
+    const keep_place *place = &device->place;
+    const uint64_t stays_bytes = place->used_bytes - place->free_bytes - device->leaving_bytes;
+
     return device->leaving_bytes > 0 &&
-           gvmi_keep_room_bytes(&device->place) + device->leaving_bytes >= bytes;
+           place->budget_bytes >= stays_bytes && /* it may have been lowered */
+           place->budget_bytes - stays_bytes >= bytes;
 }
 
 bool gvmi_keep_room_comes(const gvmi_machine *m, uint64_t bytes)

@@ -108,6 +108,30 @@ static void chunk_that_gets_no_room_by_moves_does_not_wait_for_them(void **state
     end_fixture(&p.w);
 }
 
+/* What leaves brings the device no further than to its budget. */
+static void chunk_beyond_a_lowered_budget_does_not_wait_for_moves(void **state)
+{
+    actor *c;
+    pair p;
+
+    (void)state;
+    start_pair(&p, 4, 1, 0, OWNER, 0);
+    c = join(&p.w, OWNER);
+    assert_int_equal(grow(&p.w, p.a, p.a_slot, 4 * CHUNK), GVM_OK);
+    map_object(&p.w, p.b, p.b_slot);
+    p.b->deaf = true;
+    begin_evict_bytes(&p.w, p.a, "/x", CHUNK);
+    c->latest.head.type = 0;
+    assert_int_equal(create_of(&p.w, c, "/small", 1, 1, 0, 0), GVM_OK);
+    assert_int_equal(last(c)->head.type, 0); /* it waits */
+    gvmi_machine_driver_memory(p.w.machine, 0, 0, 0, 3 * CHUNK);
+    tick(&p.w, 0);
+    assert_int_equal(reply_status(c), GVM_E_NOSPACE);
+    p.b->deaf = false;
+    say_mapped(&p.w, p.b, p.b->map);
+    end_fixture(&p.w);
+}
+
 /* ---- who is late */
 
 static bool something_unread;
@@ -353,6 +377,7 @@ int main(void)
         cmocka_unit_test(seal_of_what_is_sealed_tells_it_before_it_is_answered),
         cmocka_unit_test(opening_beyond_16_of_an_object_is_refused),
         cmocka_unit_test(chunk_that_gets_no_room_by_moves_does_not_wait_for_them),
+        cmocka_unit_test(chunk_beyond_a_lowered_budget_does_not_wait_for_moves),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
         cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
         cmocka_unit_test(client_that_could_not_be_sent_its_map_is_not_late),
