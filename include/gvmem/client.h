@@ -322,7 +322,8 @@ typedef enum gvm_hint {
     GVM_HINT_NONE = 0,
     GVM_HINT_SCAN = 1, /* read once from end to end: do not displace others for it */
     GVM_HINT_HOT = 2,  /* read many times under this lease: bring it in first, in the place of
-                        * whatever is not leased; waits for what is being moved */
+                        * whatever is not leased; waits for what is being moved, but for GVM_TRY,
+                        * which gets what is there */
     GVM_HINT_ONCE = 3, /* this access predicts nothing: what is on the host stays there */
 } gvm_hint;
 
@@ -367,7 +368,7 @@ typedef struct gvm_lease {
  * GVM_E_INVALID   lease is NULL, an unknown mode, hint or flag, a hint with GVM_ACQUIRE_CPU, timeout_ms is below
  *                 GVM_FOREVER
  * GVM_E_NOMEM     GVM_ACQUIRE_CPU: the host budget has no room for what is on the device
- * GVM_E_TIMEOUT   others kept a conflicting lease; or, at once, a write lease on an object with GVM_OBJECT_REGIONS that has
+ * GVM_E_TIMEOUT   others kept a conflicting lease, or were being moved (GVM_HINT_HOT); or, at once, a write lease on an object with GVM_OBJECT_REGIONS that has
  *                 read leases; or there was no room for that copy, or the keeper does
  *                 not answer; GVM_ACQUIRE_CPU with GVM_TRY: a part is on the device
  * GVM_E_SEALED    a write lease on a sealed object

@@ -144,11 +144,12 @@ static void log_budget(gvm_keeper *server, const gvmi_job *job, uint64_t budget_
     server->lowered[job->device] = lowered;
     gvmi_size_text(budget_bytes, budget);
     if (lowered)
-        gvmi_server_log(server,
-                        "device %d: its budget is lowered to %s: %s are free on it, and %s are to be left "
-                        "to other programs",
-                        (int)device->ordinal, budget, gvmi_size_text(job->free_bytes, free_bytes),
-                        gvmi_size_text(server->driver_free_bytes, leave));
+        gvmi_server_log(
+            server,
+            "device %d: its budget is lowered to %s: %s are free on it, and %s are to be left "
+            "to other programs",
+            (int)device->ordinal, budget, gvmi_size_text(job->memory.free_bytes, free_bytes),
+            gvmi_size_text(server->driver_free_bytes, leave));
     else
         gvmi_server_log(server, "device %d: its budget is %s again", (int)device->ordinal, budget);
 }
@@ -164,7 +165,7 @@ static void note_device_lost(gvm_keeper *server, const gvmi_job *job)
 static uint64_t budget_now(const gvm_keeper *server, const gvmi_job *job)
 {
     const uint64_t budget_bytes = server->config.devices[job->device].budget_bytes;
-    const uint64_t reach_bytes = job->frame_bytes + job->free_bytes +
+    const uint64_t reach_bytes = job->memory.frame_bytes + job->memory.free_bytes +
                                  gvmi_machine_held_bytes(server->machine, job->device);
 
     if (server->driver_free_bytes == 0)
@@ -187,8 +188,8 @@ static void finish_job(gvm_keeper *server, const gvmi_job *job)
     case GVMI_JOB_QUERY:
         if (job->status == GVM_OK) {
             log_budget(server, job, budget_now(server, job));
-            gvmi_machine_driver_memory(server->machine, job->device, job->free_bytes,
-                                       job->total_bytes, budget_now(server, job));
+            gvmi_machine_driver_memory(server->machine, job->device, job->memory.free_bytes,
+                                       job->memory.total_bytes, budget_now(server, job));
         }
         break;
     case GVMI_JOB_REAP: break;

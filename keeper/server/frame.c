@@ -2,7 +2,8 @@
  *
  * I1  table[n] is NULL or a frame with number n; no two frames have the same place in a pool.
  * I2  a pool's free list names the places that no frame has, dropped and unreaped ones included.
- * I3  bytes[d][t] is what the frames of device d and tier t take, dropped and unreaped ones included.
+ * I3  bytes[d][t] is what the frames of device d and tier t take, dropped and unreaped ones included; while changing[d] > 0
+ *     threads are making device memory of some, or giving it back, and bytes[d] has that, too.
  * Lock: rank FRAMES for the table, the lists and the figures; the driver is called outside.
  */
 #include "keeper/server/frame.h"
@@ -21,6 +22,7 @@
 #define POOL_FRAMES_MAX 4096u
 #define NUMBER_MAX (1u << 24)
 #define TIERS (GVM_TIER_HOST + 1)
+#define QUERIES_MAX 8 /* of the driver's free memory, for figures that fit */
 
 typedef struct pool {
     struct pool *next;
@@ -41,7 +43,8 @@ typedef struct frame {
 
 struct gvmi_frames {
     gvmi_mutex lock;
-    pthread_cond_t reaped; /* reapers[t] has become 0 */
+    pthread_cond_t reaped;  /* reapers[t] has become 0 */
+    pthread_cond_t changed; /* changing[d] has become 0 */
     gvm_device *devices[GVMI_DEVICES_MAX];
     uint32_t peers[GVMI_DEVICES_MAX];
     int fd_limit;
@@ -51,6 +54,8 @@ struct gvmi_frames {
     frame *dropped[TIERS];
     uint32_t reapers[TIERS]; /* threads that give memory of the tier back just now */
     uint64_t bytes[GVMI_DEVICES_MAX][TIERS];
+    uint32_t changing[GVMI_DEVICES_MAX]; /* threads that make, or give back, memory on the device just now */
+    uint64_t changes[GVMI_DEVICES_MAX]; /* that they have begun */
 };
 
 gvm_status gvmi_frames_create(gvm_device *const *devices, const uint32_t *peers,
@@ -63,6 +68,7 @@ gvm_status gvmi_frames_create(gvm_device *const *devices, const uint32_t *peers,
     GVM_ASSERT(device_count <= GVMI_DEVICES_MAX);
     gvmi_mutex_init(&frames->lock, GVMI_RANK_FRAMES);
     pthread_cond_init(&frames->reaped, NULL);
+    pthread_cond_init(&frames->changed, NULL);
     memcpy(frames->devices, devices, device_count * sizeof(gvm_device *));
     memcpy(frames->peers, peers, device_count * sizeof *peers);
     frames->fd_limit = fd_limit;
@@ -126,7 +132,22 @@ static pool *find_frame_pool_locked(const gvmi_frames *frames, const gvmi_frame_
     return p;
 }
 
-/* A place for a frame, in an old pool or a new one. */
+/* What the device has free, and bytes, fit again when it ends. */
+static void begin_change_locked(gvmi_frames *frames, const pool *p)
+{
+    if (p->tier != GVM_TIER_DEVICE)
+        return;
+    frames->changing[p->device]++;
+    frames->changes[p->device]++;
+}
+
+static void end_change_locked(gvmi_frames *frames, const pool *p)
+{
+    if (p->tier == GVM_TIER_DEVICE && --frames->changing[p->device] == 0)
+        pthread_cond_broadcast(&frames->changed);
+}
+
+/* A place for a frame, in an old pool or a new one. A change begins. */
 static gvm_status take_place(gvmi_frames *frames, const gvmi_frame_spec *spec, frame *f)
 {
     pool *p;
@@ -148,6 +169,7 @@ static gvm_status take_place(gvmi_frames *frames, const gvmi_frame_spec *spec, f
     f->place = p->free[--p->free_count];
     f->address = p->buffer->address + f->place * p->frame_bytes;
     frames->bytes[p->device][p->tier] += p->frame_bytes;
+    begin_change_locked(frames, p);
     gvmi_unlock(&frames->lock);
     return GVM_OK;
 }
@@ -262,8 +284,10 @@ static gvm_status make_frame(gvmi_frames *frames, const gvmi_frame_spec *spec)
         goto fail_give;
     gvmi_lock(&frames->lock);
     status = grow_frame_table_locked(frames, spec->frame);
-    if (status == GVM_OK)
+    if (status == GVM_OK) {
         frames->table[spec->frame] = f;
+        end_change_locked(frames, f->pool);
+    }
     gvmi_unlock(&frames->lock);
     if (status == GVM_OK)
         return GVM_OK;
@@ -273,6 +297,7 @@ fail_give:
     gvmi_lock(&frames->lock);
     if (f->pool->buffer->chunks[f->place].tier == GVM_TIER_ABSENT)
         release_frame_place_locked(frames, f);
+    end_change_locked(frames, f->pool);
     gvmi_unlock(&frames->lock);
 fail_free:
     free(f);
@@ -335,11 +360,13 @@ void gvmi_frames_reap(gvmi_frames *frames, uint32_t tier)
     while ((f = pop_dropped_frame_locked(frames, tier)) != NULL) {
         bool released;
 
+        begin_change_locked(frames, f->pool);
         gvmi_unlock(&frames->lock);
         released = release_memory(f);
         gvmi_lock(&frames->lock);
         if (released)
             release_frame_place_locked(frames, f);
+        end_change_locked(frames, f->pool);
         free(f);
     }
     if (--frames->reapers[tier] == 0)
@@ -396,6 +423,40 @@ uint64_t gvmi_frames_bytes(gvmi_frames *frames, uint32_t device, uint32_t tier)
     return bytes;
 }
 
+/* Waits until no thread makes memory on the device, or gives some back. Returns how often one has begun to. */
+static uint64_t await_unchanging(gvmi_frames *frames, uint32_t device)
+{
+    uint64_t changes;
+
+    gvmi_lock(&frames->lock);
+    while (frames->changing[device] > 0)
+        pthread_cond_wait(&frames->changed, &frames->lock.mutex);
+    changes = frames->changes[device];
+    gvmi_unlock(&frames->lock);
+    return changes;
+}
+
+gvm_status gvmi_frames_query(gvmi_frames *frames, uint32_t device, gvmi_device_memory *out)
+{
+    bool fits = false;
+
+    for (unsigned i = 0; i < QUERIES_MAX && !fits; i++) {
+        const uint64_t changes = await_unchanging(frames, device);
+        size_t free_bytes = 0, total_bytes = 0;
+        const CUresult result = gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes);
+
+        if (result != CUDA_SUCCESS)
+            return gvmi_driver_fail(result, "cuMemGetInfo", "cannot read the free memory of device %d",
+                                    frames->devices[device]->info.ordinal);
+        *out = (gvmi_device_memory){.free_bytes = free_bytes, .total_bytes = total_bytes};
+        gvmi_lock(&frames->lock);
+        out->frame_bytes = frames->bytes[device][GVM_TIER_DEVICE];
+        fits = frames->changes[device] == changes;
+        gvmi_unlock(&frames->lock);
+    }
+    return GVM_OK;
+}
+
 /* ---- end */
 
 void gvmi_frames_destroy(gvmi_frames *frames)
@@ -411,6 +472,7 @@ void gvmi_frames_destroy(gvmi_frames *frames)
         pool_free(p);
     }
     pthread_cond_destroy(&frames->reaped);
+    pthread_cond_destroy(&frames->changed);
     gvmi_mutex_destroy(&frames->lock);
     free(frames->table);
     free(frames);

@@ -9,7 +9,7 @@
  * gvmi_frames_reap(), since giving memory back takes the driver long. Making frames reaps first, so
  * what was dropped before is there for what is made after.
  *
- * Threads: any thread may call. Making, reaping and destroying call the driver, the others do not.
+ * Threads: any thread may call. Making, reaping, destroying and gvmi_frames_query() call the driver, the others do not.
  */
 #ifndef GVMI_KEEPER_SERVER_FRAME_H
 #define GVMI_KEEPER_SERVER_FRAME_H
@@ -19,6 +19,11 @@
 #include "memory/buffer.h"
 
 typedef struct gvmi_frames gvmi_frames;
+
+/* Of a device; frame_bytes: what frames take of it, those included that are not reaped yet. */
+typedef struct gvmi_device_memory {
+    uint64_t free_bytes, total_bytes, frame_bytes;
+} gvmi_device_memory;
 
 /* devices[i] is the device that frames call i; they stay open as long as the frames. peers[i]: a bit for each of them that copies to
  * or from frames on it, which can be granted access. fd_limit: a
@@ -57,5 +62,12 @@ gvmi_fd *gvmi_frames_fd(gvmi_frames *frames, uint32_t number);
 
 /* What frames of a device and tier take, those included that are not reaped yet. */
 uint64_t gvmi_frames_bytes(gvmi_frames *frames, uint32_t device, uint32_t tier);
+
+/* What the driver says of the device, which is current, and what frames take of it then: frames of one device are made, and reaped,
+ * by threads of others, too. Waits for those that do so just now. Where they begin anew each time that it looks, it reports what it found
+ * last.
+ *
+ * GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_frames_query(gvmi_frames *frames, uint32_t device, gvmi_device_memory *out);
 
 #endif

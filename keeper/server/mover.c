@@ -219,21 +219,6 @@ static bool job_makes_frame(const gvmi_job *job)
     return job->what == GVMI_ACTION_MAKE || (job->what == GVMI_ACTION_COPY && job->make);
 }
 
-static gvm_status query_free_memory(lane *l, gvmi_job *job)
-{
-    size_t free_bytes = 0, total_bytes = 0;
-    /* Frames on the device are made and given back by this very thread, so the two figures fit. */
-    CUresult result = gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes);
-
-    if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuMemGetInfo", "cannot read the free memory of device %d",
-                                l->mover->device->info.ordinal);
-    job->free_bytes = free_bytes;
-    job->total_bytes = total_bytes;
-    job->frame_bytes = gvmi_frames_bytes(l->mover->frames, job->device, GVM_TIER_DEVICE);
-    return GVM_OK;
-}
-
 /* Takes over the status of the call just made, and what it said. */
 static void set_outcome(gvmi_job *job, gvm_status status)
 {
@@ -321,7 +306,9 @@ static gvm_status do_job(lane *l, gvmi_job *job)
         job->make = false; /* nothing was, and nothing is to be undone */
         return status;
     }
-    return job->kind == GVMI_JOB_QUERY ? query_free_memory(l, job) : submit_action(l, job);
+    return job->kind == GVMI_JOB_QUERY
+               ? gvmi_frames_query(l->mover->frames, job->device, &job->memory)
+               : submit_action(l, job);
 }
 
 static void start_job(lane *l, gvmi_job *job)

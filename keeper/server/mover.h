@@ -39,9 +39,8 @@ typedef struct gvmi_job {
     bool unmade;              /* and could not */
     uint64_t number;          /* the machine's */
     gvmi_frame_spec to, from; /* REAP: to.tier */
-    /* QUERY, all at one moment; frame_bytes: of the device's frames on the device */
     uint32_t device;
-    uint64_t free_bytes, total_bytes, frame_bytes;
+    gvmi_device_memory memory;               /* QUERY */
     char text[sizeof((gvm_error *)0)->text]; /* of a failure */
 } gvmi_job;
 

@@ -357,8 +357,8 @@ static int ask_memory(void *arg)
         CHILD_EXPECT(poll(&ring, 1, TIMEOUT_MS) == 1);
         job = gvmi_done_take(w.done);
         CHILD_EXPECT(job != NULL && job->next == NULL && job->kind == GVMI_JOB_QUERY);
-        CHILD_EXPECT(job->status == GVM_OK && job->total_bytes == 64 * MIB);
-        CHILD_EXPECT(job->frame_bytes == FRAME && job->free_bytes == w.free_bytes - FRAME);
+        CHILD_EXPECT(job->status == GVM_OK && job->memory.total_bytes == 64 * MIB);
+        CHILD_EXPECT(job->memory.frame_bytes == FRAME && job->memory.free_bytes == w.free_bytes - FRAME);
         gvmi_done_release(job);
     }
     gvmi_mover_query(w.mover); /* and is not waited for at the end */
@@ -366,6 +366,81 @@ static int ask_memory(void *arg)
 }
 
 CHILD_TEST(memory_asked_for_is_reported_once, ask_memory)
+
+/* The free memory, and what frames take of it, are of one moment though another thread makes a frame: between the two, or
+ * before, and has not done so yet. */
+static struct {
+    fixture *w;
+    bool once; /* what is altered is still to be done */
+    gvmi_driver altered;
+    const gvmi_driver *real;
+} meanwhile;
+
+static CUresult make_frame_meanwhile(size_t *free_bytes, size_t *total_bytes)
+{
+    const CUresult result = meanwhile.real->cuMemGetInfo(free_bytes, total_bytes);
+    const gvmi_frame_spec made = spec(2, GVM_TIER_DEVICE);
+
+    if (meanwhile.once) {
+        meanwhile.once = false;
+        if (gvmi_frames_make(meanwhile.w->frames, &made) != GVM_OK)
+            return CUDA_ERROR_UNKNOWN;
+    }
+    return result;
+}
+
+static CUresult query_meanwhile(CUmemGenericAllocationHandle *handle, size_t bytes,
+                                const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    struct pollfd ring = {.fd = gvmi_done_fd(meanwhile.w->done), .events = POLLIN};
+
+    if (meanwhile.once) {
+        meanwhile.once = false;
+        gvmi_mover_query(meanwhile.w->mover);
+        (void)poll(&ring, 1, 200); /* it is to wait for this call; how long it is let do so does not matter */
+    }
+    return meanwhile.real->cuMemCreate(handle, bytes, prop, flags);
+}
+
+static bool query_fits(fixture *w, uint64_t frame_bytes)
+{
+    struct pollfd ring = {.fd = gvmi_done_fd(w->done), .events = POLLIN};
+    gvmi_job *job = poll(&ring, 1, TIMEOUT_MS) == 1 ? gvmi_done_take(w->done) : NULL;
+    const bool fits = job != NULL && job->status == GVM_OK && job->memory.frame_bytes == frame_bytes &&
+                      job->memory.free_bytes == w->free_bytes - frame_bytes;
+
+    if (job != NULL)
+        gvmi_done_release(job);
+    return fits;
+}
+
+static int ask_memory_that_changes(void *arg)
+{
+    const gvmi_frame_spec first = spec(1, GVM_TIER_DEVICE), third = spec(3, GVM_TIER_DEVICE);
+    fixture w;
+
+    (void)arg;
+    if (start(&w, INT32_MAX) != 0)
+        return 1;
+    CHILD_EXPECT(gvmi_frames_make(w.frames, &first) == GVM_OK);
+    meanwhile.w = &w;
+    meanwhile.real = gvmi_cu;
+    meanwhile.altered = *gvmi_cu;
+    meanwhile.altered.cuMemGetInfo = make_frame_meanwhile;
+    meanwhile.altered.cuMemCreate = query_meanwhile;
+    gvmi_cu = &meanwhile.altered;
+    meanwhile.once = true;
+    gvmi_mover_query(w.mover);
+    CHILD_EXPECT(query_fits(&w, 2 * FRAME));
+    meanwhile.altered.cuMemGetInfo = meanwhile.real->cuMemGetInfo;
+    meanwhile.once = true;
+    CHILD_EXPECT(gvmi_frames_make(w.frames, &third) == GVM_OK);
+    CHILD_EXPECT(query_fits(&w, 3 * FRAME));
+    gvmi_cu = meanwhile.real;
+    return stop(&w);
+}
+
+CHILD_TEST(memory_asked_for_fits_what_is_made_meanwhile, ask_memory_that_changes)
 
 int main(void)
 {
@@ -377,6 +452,7 @@ int main(void)
         cmocka_unit_test(job_that_fails_leaves_nothing_behind),
         cmocka_unit_test(frames_dropped_and_made_at_once_fit),
         cmocka_unit_test(memory_asked_for_is_reported_once),
+        cmocka_unit_test(memory_asked_for_fits_what_is_made_meanwhile),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
