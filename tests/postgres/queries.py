@@ -637,6 +637,11 @@ def is_of_plan(error, query):
     return error.startswith("22") and bool(re.search(" JOIN |EXISTS", query))
 
 
+def error_of_planning(connection, text):
+    """An estimate evaluates LIKE on values that ANALYZE has sampled: a pattern that ends in an escape may be an error there, and of other samples none."""
+    return fail_or_rows(connection, f"EXPLAIN (COSTS OFF) {text}")[0]
+
+
 def compare(connection, query, table, outer_heap, analyze):
     """Of the same query on the heap, and on the table, or the heap joined with tables of its kind, by both ways. Returns whether the GPU has computed; Failed: they differ."""
     wanted_error, wanted, _ = fail_or_rows(connection, query.replace("@", "heap"))
@@ -647,7 +652,7 @@ def compare(connection, query, table, outer_heap, analyze):
         on_gpu |= gpu
         if way == "off" and gpu:
             raise private.Failed(f"the GPU computes though it is not to: {text}")
-        if error and not wanted_error and not is_of_plan(error, query) and error != error_of_all_rows(connection, query):
+        if error and not wanted_error and not is_of_plan(error, query) and error not in (error_of_all_rows(connection, query), error_of_planning(connection, text)):
             raise private.Failed(f"gpu_queries {way}: {error}, and the heap raises no error: {text}")
         if not error and not wanted_error and rows != wanted:
             some = [(wire.fields(a), wire.fields(b)) for a, b in zip(wanted, rows) if a != b][:3]
