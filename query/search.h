@@ -10,10 +10,10 @@
 
 /* What the elements of a column of fixed length are, and what they are summed as. */
 typedef enum gquery_elements {
-    GQUERY_ELEMENTS_F32, /* float; double if a sum of floats has overflowed, or is so small that terms were lost */
-    GQUERY_ELEMENTS_F16,  /* the same */
-    GQUERY_ELEMENTS_F64,  /* double */
-    GQUERY_ELEMENTS_I16,  /* double */
+    GQUERY_ELEMENTS_F32, /* float; summed again as double where that sum overflows, or is so small that terms were subnormal */
+    GQUERY_ELEMENTS_F16, /* the same */
+    GQUERY_ELEMENTS_F64, /* double */
+    GQUERY_ELEMENTS_I16, /* double */
     GQUERY_ELEMENTS_BITS, /* count is in bits; those behind the last one are 0 */
     GQUERY_ELEMENTS,
 } gquery_elements;

@@ -156,8 +156,8 @@ GVM_API GVM_CHECKED gvm_status gvm_driver_get_info(gvm_driver_info *info);
 GVM_API GVM_CHECKED gvm_status gvm_driver_get_call(const char *name, void (**call)(void));
 
 /* Records the failure of such a call (a CUresult other than 0) as the library's own are (gvm_error_set()),
- * and returns the status for it: GVM_E_LIMIT if the process has hardly a file descriptor left, which the sentence then
- * says. call is its name, and must be a constant. The name of the driver's error is gvm_error.native_name, not part
+ * and returns the status for it: GVM_E_LIMIT if it is CUDA_ERROR_OPERATING_SYSTEM and the process cannot open four more
+ * files, which the sentence then says. call is its name, and must be a constant. The name of the driver's error is gvm_error.native_name, not part
  * of the sentence. */
 GVM_API GVM_PRINTF(3, 4) gvm_status
     gvm_driver_error(int32_t result, const char *call, const char *format, ...);
