@@ -34,14 +34,27 @@ static bool gains_by_waiting(const gvmi_machine *m, const keep_object *object,
            !gvmi_keep_leased(object);
 }
 
-/* Asks the policy, once a request, whether chunks should come before it is granted. Leases that it waits for have ended. True: not yet, the
- * object is looked at again. */
+static uint32_t missing_chunks(const keep_object *object)
+{
+    return object->chunk_count - object->device_chunks;
+}
+
+/* HOT: chunks came in since the policy was asked. That made room on the host, where what is to leave the device had none, perhaps. */
+static bool may_bring_more(const keep_object *object, const keep_wait *wait)
+{
+    return wait->hint == GVM_HINT_HOT && missing_chunks(object) < wait->missing;
+}
+
+/* Asks the policy, once a request and as long as may_bring_more(), whether chunks should come before it is granted. Leases that it waits for have
+ * ended. True: not yet, the object is looked at again. */
 static bool plan_promotion(gvmi_machine *m, keep_object *object, keep_wait *wait)
 {
     gvmi_policy_plan plan;
 
-    if (wait->considered || wait->awaits_thaw)
-        return wait->awaits_thaw;
+    if (wait->awaits_thaw)
+        return true;
+    if (wait->considered && !may_bring_more(object, wait))
+        return false;
     wait->considered = true;
     if (object->device_chunks == object->chunk_count || wait->hint == GVM_HINT_ONCE ||
         wait->kind == KEEP_WAIT_SEAL || object->has_regions)
@@ -56,6 +69,7 @@ static bool plan_promotion(gvmi_machine *m, keep_object *object, keep_wait *wait
     }
     if (plan.bring_bytes == 0 || !gvmi_keep_freeze(m, object))
         return false;
+    wait->missing = missing_chunks(object);
     if (gvmi_keep_bring(m, object, &plan))
         gvmi_keep_map_for_waits(m, object);
     else

@@ -268,9 +268,9 @@ struct keep_wait {
     bool demoted;           /* that was begun once */
     bool awaits_thaw;       /* in the machine's list of those: what moves may give it room */
     uint32_t thaws;         /* that it has waited for */
+    uint32_t missing;       /* chunks, when others were last brought for it; 0: none were */
     keep_wait *prev, *next; /* in the object's queue */
-    keep_wait *own_prev, *own_next; /* in the client's list */
-    keep_wait *thaw_prev, *thaw_next;
+    keep_wait *own_prev, *own_next, *thaw_prev, *thaw_next; /* in the client's and the machine's lists */
 };
 
 /* One object's growth: one at a time, the others queue. */

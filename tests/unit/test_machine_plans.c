@@ -112,6 +112,32 @@ static void hot_request_waits_for_what_moves_just_then(void **state)
     }
 }
 
+/* What comes in makes room on the host for what is to leave the device: neither has room for both objects at once. */
+static void hot_request_changes_places_where_the_host_is_nearly_full(void **state)
+{
+    static const gvm_lease_mode modes[] = {GVM_LEASE_READ, GVM_LEASE_WRITE};
+
+    (void)state;
+    for (uint64_t host = 4; host <= 7; host++) { /* 4: at first there is no place for anything of /x */
+        fixture w;
+        actor *a;
+        uint32_t x = 0, y = 0;
+
+        start_fixture(&w, 4, host);
+        a = join(&w, 1);
+        assert_int_equal(create(&w, a, "/x", 3, 0, &x), GVM_OK);
+        a->create_flags = GVM_OBJECT_HOST;
+        assert_int_equal(create(&w, a, "/y", 4, 0, &y), GVM_OK);
+        a->create_flags = 0;
+        ask_with_hint(&w, a, y, modes[host % 2], GVM_HINT_HOT, -1);
+        assert_true(granted(a));
+        take(&w, a, y, modes[host % 2]);
+        assert_int_equal(chunks_there(&w, a, y), 4);
+        assert_int_equal(chunks_there(&w, a, x), 0);
+        end_fixture(&w);
+    }
+}
+
 static void request_without_hint_does_not_wait_for_what_moves(void **state)
 {
     fixture w;
@@ -376,6 +402,7 @@ int main(void)
         cmocka_unit_test(request_that_waited_for_a_lease_has_chunks_brought_in_then),
         cmocka_unit_test(request_is_granted_where_chunks_cannot_be_brought_in),
         cmocka_unit_test(hot_request_waits_for_what_moves_just_then),
+        cmocka_unit_test(hot_request_changes_places_where_the_host_is_nearly_full),
         cmocka_unit_test(request_without_hint_does_not_wait_for_what_moves),
         cmocka_unit_test(hot_reader_does_not_wait_for_room_while_others_have_a_lease),
         cmocka_unit_test(hot_request_that_waits_for_moves_keeps_nobody_waiting),
