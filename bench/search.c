@@ -73,8 +73,7 @@ static bool load(search *s)
     return result == CUDA_SUCCESS;
 }
 
-/* With a bound that no distance is beneath: the time is that of the distances. */
-/* Lists whose bounds are below all distances. */
+/* Lists whose bounds are below all distances: the time is that of the distances. */
 static bool make_lists(search *s, size_t kind)
 {
     const double bound = kinds[kind].metric == GQUERY_INNER ? -1e9 : 1e-3;
@@ -98,7 +97,7 @@ static uint32_t draw(uint64_t *state)
     return (uint32_t)(*state >> 32);
 }
 
-/* Two halfs, a float, or bits; numbers are between 1 and 2. */
+/* Two float16, a float, or bits; numbers are between 1 and 2. */
 static uint32_t draw_word(uint32_t elements, uint64_t *state)
 {
     const uint32_t word = draw(state);
@@ -106,6 +105,13 @@ static uint32_t draw_word(uint32_t elements, uint64_t *state)
     return elements == GQUERY_ELEMENTS_F16   ? 0x3c003c00u | (word & 0x03ff03ffu)
            : elements == GQUERY_ELEMENTS_F32 ? 0x3f800000u | (word & 0x007fffffu)
                                              : word;
+}
+
+/* Of a query: beside rows of float16 it is a float with as many bits as these have. */
+static uint32_t draw_point_word(uint32_t elements, uint64_t *state)
+{
+    return elements == GQUERY_ELEMENTS_F16 ? 0x3f800000u | (draw(state) & 0x007fe000u)
+                                           : draw_word(elements, state);
 }
 
 static double square_of(size_t kind, const uint8_t *query)
@@ -124,12 +130,22 @@ static double square_of(size_t kind, const uint8_t *query)
     return sum;
 }
 
-/* The rows that many queries meet, these, and their squares. Of other rows, and where sums are of doubles, bits are any. */
+/* All rows are those that many queries meet, again and again. */
+static bool repeat_rows(search *s, size_t kind)
+{
+    const uint64_t all_bytes = s->rows * kinds[kind].stride;
+    bool good = true;
+
+    for (uint64_t bytes = s->many_rows * kinds[kind].stride; bytes < all_bytes && good; bytes *= 2)
+        good = gvm_buffer_copy(s->memory, bytes, s->memory, 0,
+                               bytes < all_bytes - bytes ? bytes : all_bytes - bytes) == GVM_OK;
+    return good;
+}
+
+/* Rows, queries, and the squares of these. Where sums are of doubles, bits are any. */
 static bool make_products(search *s, size_t kind)
 {
     const uint64_t row_bytes = s->many_rows * kinds[kind].stride, query_bytes = QUERIES * POINT_BYTES;
-    const uint32_t of_query = kinds[kind].elements == GQUERY_ELEMENTS_F16 ? GQUERY_ELEMENTS_F32
-                                                                          : kinds[kind].elements;
     const uint64_t most = row_bytes > query_bytes ? row_bytes : query_bytes;
     uint32_t *words = malloc(most + 4);
     double squares[QUERIES];
@@ -138,9 +154,10 @@ static bool make_products(search *s, size_t kind)
 
     for (uint64_t at = 0; at < row_bytes / 4 && good; at++)
         words[at] = draw_word(kinds[kind].elements, &state);
-    good = good && gvm_buffer_copy_in(s->memory, 0, words, row_bytes / 4 * 4) == GVM_OK;
+    good = good && gvm_buffer_copy_in(s->memory, 0, words, row_bytes / 4 * 4) == GVM_OK &&
+           repeat_rows(s, kind);
     for (uint64_t at = 0; at < query_bytes / 4 && good; at++)
-        words[at] = draw_word(of_query, &state);
+        words[at] = draw_point_word(kinds[kind].elements, &state);
     for (uint32_t i = 0; i < QUERIES && good; i++)
         squares[i] = square_of(kind, (const uint8_t *)words + i * (uint64_t)kinds[kind].query_bytes);
     good = good && gvm_buffer_copy_in(s->memory, s->query_at, words, query_bytes) == GVM_OK &&

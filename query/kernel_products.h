@@ -185,10 +185,11 @@ GVM_DEVICE double error_of(const gquery_nearest *p)
     return p->elements == GQUERY_ELEMENTS_BITS ? 0x1p-20 : (p->count + 16) * 0x1p-22;
 }
 
-GVM_DEVICE limit limit_of_row(const gquery_nearest *p, double square)
+/* error: as error_of(), of how products were found. */
+GVM_DEVICE limit limit_of_row(const gquery_nearest *p, double square, double error)
 {
     limit of = {0, 0};
-    double least = -square * error_of(p);
+    double least = -square * error;
 
     switch (p->metric) {
     case GQUERY_COSINE: of.factor = (float)sqrt(square); break;
@@ -201,26 +202,26 @@ GVM_DEVICE limit limit_of_row(const gquery_nearest *p, double square)
 }
 
 /* most: the greatest distance of the query's list. */
-GVM_DEVICE limit limit_of_query(const gquery_nearest *p, double square, double most)
+GVM_DEVICE limit limit_of_query(const gquery_nearest *p, double square, double most, double error)
 {
     limit of = {0, 0};
-    double least = -square * error_of(p) - p->count * 0x1p-140; /* for products that are no normal numbers */
+    double least = -square * error - p->count * 0x1p-140; /* for products that are no normal numbers */
 
     switch (p->metric) {
     case GQUERY_COSINE: of.factor = (float)((1 - most) * sqrt(square)); break;
     case GQUERY_JACCARD:
         of.factor = (float)((1 - most) / (2 - most));
-        least += (1 - most) / (2 - most) * square - error_of(p);
+        least += (1 - most) / (2 - most) * square - error;
         break;
     case GQUERY_INNER: least -= most; break;
     case GQUERY_L2: least += (square - most * most) / 2; break;
-    default: least += (square - most) / 2 - error_of(p); /* GQUERY_HAMMING */
+    default: least += (square - most) / 2 - error; /* GQUERY_HAMMING */
     }
     of.least = (float)(has_limit(p, square) ? least : -INFINITY);
     return of;
 }
 
-GVM_DEVICE limit limit_of_list(const gquery_nearest *p, uint64_t query)
+GVM_DEVICE limit limit_of_list(const gquery_nearest *p, uint64_t query, double error)
 {
     const gquery_list *list = (const gquery_list *)(uintptr_t)p->lists + query;
     const limit none = {0, -INFINITY};
@@ -228,7 +229,13 @@ GVM_DEVICE limit limit_of_list(const gquery_nearest *p, uint64_t query)
     if (!list->bounded)
         return none;
     return limit_of_query(p, ((const double *)(uintptr_t)p->query_squares)[query],
-                          distance_of_key(list->bound[0]));
+                          distance_of_key(list->bound[0]), error);
+}
+
+/* Also if the product is NaN. */
+GVM_DEVICE int may_be_near(float product, limit of_row, limit of_query)
+{
+    return !(product < multiply_add(of_row.factor, of_query.factor, of_row.least + of_query.least));
 }
 
 /* A pair that may be in the list: its distance is found from its elements. */
@@ -248,37 +255,51 @@ GVM_DEVICE_RARE void append_candidate(const gquery_nearest *p, uint64_t row, uin
     append_distance(p, elements, p->metric, row, query, s);
 }
 
+/* found: bit EACH_PRODUCT * i + k of this thread's pairs. */
+GVM_DEVICE void append_found(const gquery_nearest *p, uint64_t found, const matrix *rows,
+                             const matrix *queries)
+{
+    const uint32_t x = gvm_thread() % p->side, y = gvm_thread() / p->side;
+    uint32_t at;
+
+    for (at = 0; found != 0; at++, found >>= 1) {
+        const uint64_t row = rows->first + place_of(p->side, y, at / EACH_PRODUCT);
+        const uint64_t query = queries->first + place_of(p->side, x, at % EACH_PRODUCT);
+
+        if ((found & 1) != 0 && row < rows->limit && query < queries->limit)
+            append_candidate(p, row, query);
+    }
+}
+
 GVM_DEVICE void append_products(const gquery_nearest *p, uint32_t elements, const products *s,
                                 const matrix *rows, const matrix *queries)
 {
-    const uint32_t x = gvm_thread() % p->side, y = gvm_thread() / p->side;
+    const double error = error_of(p);
     limit of_rows[EACH_PRODUCT];
+    uint64_t found = 0;
     uint32_t i, k;
 
     GVM_UNROLL
     for (i = 0; i < EACH_PRODUCT; i++)
-        of_rows[i] = limit_of_row(p, elements == GQUERY_ELEMENTS_BITS ? s->squares[i].bits
-                                                                      : (double)s->squares[i].f);
+        of_rows[i] = limit_of_row(
+            p, elements == GQUERY_ELEMENTS_BITS ? s->squares[i].bits : (double)s->squares[i].f, error);
     GVM_UNROLL
     for (k = 0; k < EACH_PRODUCT; k++) {
-        const uint64_t query = queries->first + place_of(p->side, x, k);
-        const int is_there = query < queries->limit;
-        const limit of_query = limit_of_list(p, is_there ? query : queries->first);
+        const uint64_t query = queries->first + place_of(p->side, gvm_thread() % p->side, k);
+        const limit of_query = limit_of_list(p, query < queries->limit ? query : queries->first, error);
 
         GVM_UNROLL
         for (i = 0; i < EACH_PRODUCT; i++) {
-            const uint64_t row = rows->first + place_of(p->side, y, i);
             const float product = elements == GQUERY_ELEMENTS_BITS ? (float)s->of[i][k].bits
                                                                    : s->of[i][k].f;
-            const float least = multiply_add(of_rows[i].factor, of_query.factor,
-                                             of_rows[i].least + of_query.least);
 
-            /* Also if it is NaN. */
-            if (is_there && row < rows->limit && !(product < least))
-                append_candidate(p, row, query);
+            found |= (uint64_t)may_be_near(product, of_rows[i], of_query) << (EACH_PRODUCT * i + k);
         }
     }
+    append_found(p, found, rows, queries);
 }
+
+#include "query/kernel_tensor.h"
 
 GVM_DEVICE void multiply_tile(const gquery_nearest *p, uint32_t elements, const matrix *rows,
                               const matrix *queries, cell *row_tiles, cell *query_tiles, products *s)
@@ -304,6 +325,15 @@ GVM_DEVICE void multiply_tile(const gquery_nearest *p, uint32_t elements, const 
     gvm_block_sync();
 }
 
+GVM_DEVICE void find_tile(const gquery_nearest *p, uint32_t elements, const matrix *rows,
+                          const matrix *queries, cell *row_tiles, cell *query_tiles)
+{
+    products s = {0};
+
+    multiply_tile(p, elements, rows, queries, row_tiles, query_tiles, &s);
+    append_products(p, elements, &s, rows, queries);
+}
+
 GVM_DEVICE void find_products(const gquery_nearest *p, uint32_t elements, cell *row_tiles,
                               cell *query_tiles)
 {
@@ -315,12 +345,12 @@ GVM_DEVICE void find_products(const gquery_nearest *p, uint32_t elements, cell *
     uint64_t tile;
 
     for (tile = gvm_block(); tile < tiles; tile += gvm_block_count()) {
-        products s = {0};
-
         rows.first = p->first + tile / across * each;
         queries.first = tile % across * each;
-        multiply_tile(p, elements, &rows, &queries, row_tiles, query_tiles, &s);
-        append_products(p, elements, &s, &rows, &queries);
+        if (has_tensor_tiles(p, elements))
+            find_tensor_tile(p, elements, &rows, &queries, &row_tiles->bits, &query_tiles->bits);
+        else
+            find_tile(p, elements, &rows, &queries, row_tiles, query_tiles);
     }
 }
 

@@ -92,7 +92,7 @@ typedef struct gquery_nearest {
     uint64_t values;
     uint64_t nulls;   /* as of gquery_source; 0: none is NULL */
     uint64_t marked;  /* a bitmap; 0: all rows are wanted */
-    uint64_t queries; /* query_bytes each, as gquery_distance.query */
+    uint64_t queries; /* query_bytes each, as gquery_distance.query; of GQUERY_ELEMENTS_F16 floats that are float16s, too */
     uint64_t query_squares; /* double for each: the sum of the squares of its elements, of bits how many are 1 */
     uint64_t lists;        /* gquery_list for each, of 2 words */
     uint64_t first, limit; /* rows */

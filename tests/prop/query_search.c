@@ -115,13 +115,19 @@ static double draw_scale(void)
     return draw(2) == 0 ? 1 : ldexp(1, (int)draw(270) - 146);
 }
 
+static uint16_t draw_half(const drawn *d)
+{
+    const uint64_t bits = random_next(&state);
+
+    return (uint16_t)((bits & 0x83ff) | (d->special ? bits & 0x7c00 : (10 + bits % 10) << 10));
+}
+
 static void draw_element(const drawn *d, uint8_t *at)
 {
     const double number = draw_number(d->special, d->row_scale);
     const float narrow = (float)number;
     const uint64_t bits = random_next(&state);
-    const uint16_t half = (uint16_t)((bits & 0x83ff) |
-                                     (d->special ? bits & 0x7c00 : (10 + bits % 10) << 10));
+    const uint16_t half = draw_half(d);
 
     switch (d->p.elements) {
     case GQUERY_ELEMENTS_F32: memcpy(at, &narrow, 4); break;
@@ -150,13 +156,16 @@ static double element(const drawn *d, const uint8_t *row, uint32_t i, bool of_qu
     }
 }
 
-static void draw_query(drawn *d, uint8_t *query)
+/* halves: of floats that are float16s, too, where rows are of these. */
+static void draw_query(drawn *d, uint8_t *query, bool halves)
 {
     const bool wide = d->p.elements == GQUERY_ELEMENTS_F64 || d->p.elements == GQUERY_ELEMENTS_I16;
 
     d->p.query_square = 0;
     for (uint32_t i = 0; i < d->p.count; i++) {
-        const double number = draw_number(d->special, d->query_scale);
+        const double number = halves && d->p.elements == GQUERY_ELEMENTS_F16
+                                  ? half_value(draw_half(d))
+                                  : draw_number(d->special, d->query_scale);
         const float narrow = (float)number;
 
         if (wide)
@@ -212,7 +221,7 @@ static void draw_rows(drawn *d)
     if (d->size == 0)
         draw_bits(d, mirror + QUERY_AT, d->p.query_bytes);
     else
-        draw_query(d, mirror + QUERY_AT);
+        draw_query(d, mirror + QUERY_AT, false);
     d->p.values = base + VALUES_AT;
     d->p.query = base + QUERY_AT;
     d->p.out = base + OUT_AT;
@@ -342,7 +351,9 @@ static void draw_many(many *m)
                             .query_bytes = d->p.query_bytes,
                             .elements = d->p.elements,
                             .metric = d->p.metric,
-                            .side = 1u << draw(info.software ? 4 : 5)};
+                            .side = info.software  ? 1u << draw(4)
+                                    : draw(2) == 0 ? GQUERY_SIDE_MAX /* tensor cores */
+                                                   : 1u << draw(5)};
     for (uint64_t i = 0; i < m->p.query_count; i++) {
         uint8_t *query = mirror + POINTS_AT + i * d->p.query_bytes;
 
@@ -353,7 +364,7 @@ static void draw_many(many *m)
             for (uint32_t b = 0; b < d->p.query_bytes; b++)
                 d->p.query_square += __builtin_popcount(query[b]);
         } else {
-            draw_query(d, query);
+            draw_query(d, query, true);
         }
         memcpy(mirror + SQUARES_AT + 8 * i, &d->p.query_square, 8);
     }
