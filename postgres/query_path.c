@@ -416,21 +416,20 @@ gstore_query_builds_cost(PlannerInfo *root, const gstore_join_plan *plan)
 	return gstore_gpu_startup_cost + gstore_join_builds(root, plan, false) * costs_of_device().probe;
 }
 
-/* Of the grouping step, for paths above it. */
+/* Of the grouping step, for paths above it. Its own path is not among these: add_path() frees a path that is no use. */
 typedef struct grouping
 {
-	parts		 parts;
-	ForeignPath *path;
-	Cost		 startup;
+	parts  parts;
+	Path  *local; /* what runs if the GPU cannot */
+	double rows;
+	Cost   startup;
 } grouping;
 
 static void
-remember_parts(RelOptInfo *grouped, const parts *p, ForeignPath *path, Cost startup)
+remember_grouping(RelOptInfo *grouped, const grouping *g)
 {
-	grouping *g = palloc(sizeof *g);
-
-	*g = (grouping){*p, path, startup};
-	grouped->fdw_private = g;
+	grouped->fdw_private = palloc(sizeof *g);
+	memcpy(grouped->fdw_private, g, sizeof *g);
 }
 
 /* fdw_private of a path. */
@@ -460,18 +459,19 @@ add_query_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, PathTa
 	const double rows = clamp_row_est(groups *
 									  clauselist_selectivity(root, p->having, 0, JOIN_INNER, NULL));
 	const Cost	 startup = cost_of_run(root, input, p, size);
+	Path *const	 local = make_local_path(root, input, grouped, p, groups);
 	QualCost	 having;
 	ForeignPath *path;
 
 	cost_qual_eval(&having, p->having, root);
-	path = create_foreign_upper_path(
-		root, grouped, target, rows, startup + having.startup,
-		startup + having.startup + groups * (cpu_tuple_cost + having.per_tuple) +
-			rows * target->cost.per_tuple,
-		NIL, make_local_path(root, input, grouped, p, groups), make_private(p, NIL));
+	path = create_foreign_upper_path(root, grouped, target, rows, startup + having.startup,
+									 startup + having.startup +
+										 groups * (cpu_tuple_cost + having.per_tuple) +
+										 rows * target->cost.per_tuple,
+									 NIL, local, make_private(p, NIL));
 	path->path.parallel_safe = false;
 	add_path(grouped, (Path *) path);
-	remember_parts(grouped, p, path, startup);
+	remember_grouping(grouped, &(grouping){*p, local, rows, startup});
 }
 
 /* ---- joined rows */
@@ -613,11 +613,10 @@ add_order_path(PlannerInfo *root, RelOptInfo *grouped, RelOptInfo *ordered)
 	p.query.having = p.having;
 	if (!find_order(root, &p) || !is_made_of(target, &p) || !gstore_query_measure(&p.query, &size))
 		return;
-	local = (Path *) create_sort_path(root, ordered, g->path->fdw_outerpath, root->sort_pathkeys, -1);
+	local = (Path *) create_sort_path(root, ordered, g->local, root->sort_pathkeys, -1);
 	path = create_foreign_upper_path(
-		root, ordered, (PathTarget *) target, g->path->path.rows, g->startup + target->cost.startup,
-		g->startup + target->cost.startup +
-			g->path->path.rows * (cpu_tuple_cost + target->cost.per_tuple),
+		root, ordered, (PathTarget *) target, g->rows, g->startup + target->cost.startup,
+		g->startup + target->cost.startup + g->rows * (cpu_tuple_cost + target->cost.per_tuple),
 		root->sort_pathkeys, local, make_private(&p, limits));
 	path->path.parallel_safe = false;
 	add_path(ordered, (Path *) path);
