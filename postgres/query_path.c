@@ -41,21 +41,19 @@
 
 #define LOCAL_GROUPS_FIRST 1024
 
-/*
- * Of plan.c's units, which are some 5 us. Measured: the software GPU by the processor time of queries over 1e6 rows, 3 to 8 ns an
- * instruction and 50 ns for a row's group; an H100 by docs/kernels.md.
- */
+/* In plan.c's units, which are some 5 us. docs/design/query.md, "Costs", says how they are measured. */
 typedef struct device_costs
 {
-	Cost   instruction, group, probe; /* of a row */
-	double bytes;					  /* that one unit reads */
+	Cost startup;					/* of a query */
+	Cost instruction, group, probe; /* of a row */
+	Cost page;						/* of BLCKSZ bytes of columns */
 } device_costs;
 
-static const device_costs gpu_costs = {2e-7, 2e-6, 4e-6, 12e6},
-						  software_costs = {0.0008, 0.005, 0.01, 4e5};
+static const device_costs gpu_costs = {150, 2e-7, 2e-6, 4e-6, 7e-4},
+						  software_costs = {150, 0.0008, 0.005, 0.01, 0.02};
 
 /*
- * Of a batch of outer rows: of gpu_startup_cost, what it takes beside its rows; of cpu_tuple_cost, for a row that is kept and whose columns are written. Measured on the software
+ * Of a batch of outer rows: of a query's startup, what it takes beside its rows; of cpu_tuple_cost, for a row that is kept and whose columns are written. Measured on the software
  * GPU, 1e6 rows of a heap joined with 1,000: 0.33 to 0.42 s with all of them returned, of which the heap's scan takes 0.1 s and kernels 0.1 s; a local hash join takes 0.25 s.
  */
 #define BATCH_PART	   0.4
@@ -344,14 +342,26 @@ row_bytes(const RelOptInfo *input, PlannerInfo *root, const Bitmapset *columns)
 	return bytes;
 }
 
+static void
+apply_setting(Cost *cost, double setting)
+{
+	if (setting >= 0)
+		*cost = setting;
+}
+
 static device_costs
 costs_of_device(void)
 {
-	const Cost all = gstore_gpu_instruction_cost;
+	const Cost	 all = gstore_gpu_instruction_cost;
+	device_costs costs = gstore->software ? software_costs : gpu_costs;
 
 	if (all >= 0)
-		return (device_costs){all, all, all, INFINITY};
-	return gstore->software ? software_costs : gpu_costs;
+		costs = (device_costs){costs.startup, all, all, all, 0};
+	apply_setting(&costs.startup, gstore_gpu_startup_cost);
+	apply_setting(&costs.group, gstore_gpu_group_cost);
+	apply_setting(&costs.probe, gstore_gpu_probe_cost);
+	apply_setting(&costs.page, gstore_gpu_page_cost);
+	return costs;
 }
 
 Cost
@@ -361,10 +371,11 @@ gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel, const gstore_que
 	const device_costs costs = costs_of_device();
 	Cost			   row;
 
-	row = size->instructions * costs.instruction + row_bytes(rel, root, size->columns) / costs.bytes;
+	row = size->instructions * costs.instruction +
+		row_bytes(rel, root, size->columns) / BLCKSZ * costs.page;
 	if (grouped)
 		row += costs.group;
-	return gstore_gpu_startup_cost + rel->tuples * row;
+	return costs.startup + rel->tuples * row;
 }
 
 /* Rows of texts by which rows are grouped: a text has to be found as a group has. */
@@ -401,8 +412,7 @@ gstore_query_batches_cost(PlannerInfo *root, const gstore_join_plan *plan, doubl
 	const device_costs costs = costs_of_device();
 	const double	   rows = plan->rows->rows, batches = ceil(rows / GQUERY_BATCH_ROWS_MAX);
 
-	return batches *
-		(BATCH_PART * gstore_gpu_startup_cost + count_numbered(root, size->numbered) * costs.group) +
+	return batches * (BATCH_PART * costs.startup + count_numbered(root, size->numbered) * costs.group) +
 		rows * (BATCH_ROW_PART * cpu_tuple_cost + (grouped ? costs.group : 0)) +
 		Max(rows, joined_rows) * size->instructions * costs.instruction +
 		(plan->probes - gstore_join_builds(root, plan, false) +
@@ -413,7 +423,9 @@ gstore_query_batches_cost(PlannerInfo *root, const gstore_join_plan *plan, doubl
 Cost
 gstore_query_builds_cost(PlannerInfo *root, const gstore_join_plan *plan)
 {
-	return gstore_gpu_startup_cost + gstore_join_builds(root, plan, false) * costs_of_device().probe;
+	const device_costs costs = costs_of_device();
+
+	return costs.startup + gstore_join_builds(root, plan, false) * costs.probe;
 }
 
 /* Of the grouping step, for paths above it. Its own path is not among these: add_path() frees a path that is no use. */

@@ -29,8 +29,11 @@ bool   gstore_gpu_joins = true;
 bool   gstore_gpu_filters = true;
 bool   gstore_gpu_order = true;
 bool   gstore_gpu_search = true;
-double gstore_gpu_startup_cost = 150;
+double gstore_gpu_startup_cost = -1;
 double gstore_gpu_instruction_cost = -1;
+double gstore_gpu_group_cost = -1;
+double gstore_gpu_probe_cost = -1;
+double gstore_gpu_page_cost = -1;
 int	   gstore_gpu_query_memory_mb = 1024;
 int	   gstore_gpu_join_memory_mb = -1;
 
@@ -41,6 +44,36 @@ static const struct config_enum_entry reader_groups[] = {{"owner", GSTORE_READER
 
 static const struct config_enum_entry lost_choices[] = {
 	{"empty", GSTORE_LOST_EMPTY, false}, {"error", GSTORE_LOST_ERROR, false}, {NULL, 0, false}};
+
+static void
+define_cost(const char *name, const char *what, const char *unset, double *cost)
+{
+	DefineCustomRealVariable(name, what, unset, cost, -1, -1, DBL_MAX, PGC_USERSET, 0, NULL, NULL,
+							 NULL);
+}
+
+static void
+define_costs(void)
+{
+	define_cost("gstore_fdw.gpu_startup_cost",
+				"The planner's estimate of what it costs to run a query on the GPU.",
+				"-1: chosen by the device.", &gstore_gpu_startup_cost);
+	define_cost("gstore_fdw.gpu_instruction_cost",
+				"The planner's estimate of what a row costs on the GPU, for each operator.",
+				"-1: chosen by the device.", &gstore_gpu_instruction_cost);
+	define_cost("gstore_fdw.gpu_group_cost",
+				"The planner's estimate of what it costs on the GPU to find a row's group.",
+				"-1: gstore_fdw.gpu_instruction_cost, or chosen by the device.",
+				&gstore_gpu_group_cost);
+	define_cost(
+		"gstore_fdw.gpu_probe_cost",
+		"The planner's estimate of what it costs on the GPU to look into a hash table of a join.",
+		"-1: gstore_fdw.gpu_instruction_cost, or chosen by the device.", &gstore_gpu_probe_cost);
+	define_cost("gstore_fdw.gpu_page_cost",
+				"The planner's estimate of what it costs the GPU to read 8 kB of columns.",
+				"-1: 0 if gstore_fdw.gpu_instruction_cost is set, or chosen by the device.",
+				&gstore_gpu_page_cost);
+}
 
 /* Of queries that run on the GPU. */
 static void
@@ -69,14 +102,7 @@ define_query_settings(void)
 		"Whether ORDER BY a distance with LIMIT, and gstore_search(), may run on the GPU.",
 		"Without effect if gstore_fdw.gpu_queries is off.", &gstore_gpu_search, true, PGC_USERSET,
 		0, NULL, NULL, NULL);
-	DefineCustomRealVariable("gstore_fdw.gpu_startup_cost",
-							 "The planner's estimate of what it costs to run a query on the GPU.",
-							 NULL, &gstore_gpu_startup_cost, 150, 0, DBL_MAX, PGC_USERSET, 0, NULL,
-							 NULL, NULL);
-	DefineCustomRealVariable("gstore_fdw.gpu_instruction_cost",
-							 "The planner's estimate of what a row costs on the GPU, for each operator.",
-							 "-1: chosen by the device.", &gstore_gpu_instruction_cost, -1, -1,
-							 DBL_MAX, PGC_USERSET, 0, NULL, NULL, NULL);
+	define_costs();
 	DefineCustomIntVariable("gstore_fdw.gpu_query_memory",
 							"Device memory that a query on the GPU may have for its results.",
 							"What needs more runs without the GPU.", &gstore_gpu_query_memory_mb,

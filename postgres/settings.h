@@ -39,8 +39,11 @@ extern bool	  gstore_gpu_joins;
 extern bool	  gstore_gpu_filters;
 extern bool	  gstore_gpu_order;
 extern bool	  gstore_gpu_search;
-extern double gstore_gpu_startup_cost;
-extern double gstore_gpu_instruction_cost; /* of a row; -1: by the device */
+extern double gstore_gpu_startup_cost;	   /* -1: by the device, as the next ones */
+extern double gstore_gpu_instruction_cost; /* of a row, and where they are -1 of groups and probes */
+extern double gstore_gpu_group_cost;
+extern double gstore_gpu_probe_cost;
+extern double gstore_gpu_page_cost;
 extern int	  gstore_gpu_query_memory_mb;
 extern int	  gstore_gpu_join_memory_mb; /* of a role; -1: gstore_join_memory() chooses */
 
