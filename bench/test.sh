@@ -287,6 +287,27 @@ for name in ('count with a condition', 'sum of an expression', 'GROUP BY, 100 gr
 assert len(figures) == 20 and record['partitions'] == 4 and len(record['devices']) == 2, record
 EOF
     ;;
+fingerprints) # by NumPy: what the GPU and the others that are here find is right (exit status), and all figures are there
+    [ "${GVMEM_DRIVER:-}" = soft ] || exit 77
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=2,instance=bench-$$}"
+    build=$(cd "$(dirname "$program")/.." && pwd)
+    [ -z "$(BUILD=$build "$here/../scripts/pg-server.sh" why-not)" ] || exit 77
+    for python in python3 /usr/bin/python3 ''; do
+        [ -n "$python" ] || exit 77
+        ! "$python" -c 'import numpy' 2>/dev/null || break
+    done
+    PYTHONDONTWRITEBYTECODE=1 "$python" "$here/bench-fingerprints.py" -n 500 -r 1 -o "$folder/record" "$build" >"$folder/out" 2>"$folder/err" || fail 'bench-fingerprints.py fails'
+    python3 - "$folder/record" <<'EOF' || fail 'figures of fingerprints are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+figures = {(f['way'], f['name']): f for f in record['figures']}
+names = ['the 10 nearest', 'all of a similarity of 0.7', 'the 10 nearest of each of 1000 at once']
+assert [name for way, name in figures if way == 'gstore'] == names, figures
+assert all(f['rows'] == 500 and f['median'] > 0 for f in figures.values()), figures
+assert ('FPSim2', names[2]) in figures or record['fpsim2'] is None, record
+assert ('rdkit', names[1]) in figures or not record['cartridge'], record
+EOF
+    ;;
 python-models) # by NumPy, on the software GPU: every swap moved the model, nobody read wrong bytes (exit status), and hits are counted rightly
     [ "${GVMEM_DRIVER:-}" = soft ] || exit 77
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,instance=bench-$$}"
