@@ -49,7 +49,7 @@ typedef struct device_costs
 	Cost page;						/* of BLCKSZ bytes of columns */
 } device_costs;
 
-static const device_costs gpu_costs = {150, 2e-7, 2e-6, 4e-6, 7e-4},
+static const device_costs gpu_costs = {20, 2e-7, 7e-6, 7e-6, 7e-4},
 						  software_costs = {150, 0.0008, 0.005, 0.01, 0.02};
 
 /*
