@@ -463,6 +463,36 @@ gstore_emit_filters(gstore_compiled *c, gstore_emitter *e, const List *filters)
 	return true;
 }
 
+/*
+ * Conditions of the outer table. late: one with a value that is not known, and those after it. They come behind the joins where these leave out
+ * rows, so that the value is evaluated for a joined row alone.
+ */
+static bool
+emit_outer_filters(gstore_compiled *c, gstore_emitter *e, List **late)
+{
+	const bool waits = e->context != NULL && gstore_join_leaves_out(c->query.joins);
+	ListCell  *cell;
+
+	*late = NIL;
+	e->certain &= !waits;
+	foreach(cell, c->query.filters)
+	{
+		const uint32 code = e->program->code_count, values = e->program->value_count;
+		const uint32 missing = e->missing;
+
+		if (!gstore_emit_filters(c, e, list_make1(lfirst(cell))))
+			return false;
+		if (waits && e->missing > missing)
+		{
+			e->program->code_count = code;
+			e->program->value_count = values;
+			*late = list_copy_tail(c->query.filters, foreach_current_index(cell));
+			return true;
+		}
+	}
+	return true;
+}
+
 /* ---- what becomes of rows */
 
 /* They are columns of the program that no instruction loads. */
@@ -624,6 +654,14 @@ gstore_check_program(const gquery_program *program)
 	return false;
 }
 
+/* A row of the tables before does, so that an inner table's own program may be evaluated. */
+static bool
+comes_to_join(const gstore_compiled *c, const gstore_emitter *e, int i)
+{
+	return e->context == NULL || (i == 0 && c->query.filters == NIL && e->certain) ||
+		(e->met & gstore_met_bit(GSTORE_UNKNOWN_JOIN + (uint32) i)) != 0;
+}
+
 /* Each inner table's own program: of its rows as table 0. */
 static bool
 emit_builds(gstore_compiled *c, gstore_emitter *e)
@@ -634,6 +672,7 @@ emit_builds(gstore_compiled *c, gstore_emitter *e)
 	{
 		const gstore_query_join *join = lfirst(cell);
 		const int				 i = foreach_current_index(cell);
+		const bool				 asked = comes_to_join(c, e, i);
 		gstore_emitter			 build = {.program = &c->builds[i],
 										  .relation = join->relation,
 										  .values = e->values,
@@ -641,12 +680,17 @@ emit_builds(gstore_compiled *c, gstore_emitter *e)
 										  .context = e->context,
 										  .unset = e->unset,
 										  .met = e->met,
+										  .lazy = e->lazy,
 										  .view = e->view == NULL ? NULL : e->view + 1 + i};
 		bool					 done;
 
 		gstore_start_program(build.program);
-		done = gstore_join_emit_build(&build, join, &c->raises) && gstore_check_program(build.program);
+		done = gstore_join_emit_build(&build, join, asked, &c->raises) &&
+			gstore_check_program(build.program);
 		e->values = build.values;
+		e->behind |= build.behind;
+		if (!asked && build.missing > 0)
+			e->waiting |= 1u << i;
 		if (!done)
 		{
 			e->relation = join->relation;
@@ -664,6 +708,7 @@ static bool
 emit_query(gstore_compiled *c, gstore_emitter *e)
 {
 	gquery_program *p = e->program;
+	List		   *late;
 
 	gstore_start_program(p);
 	c->distances.count = 0;
@@ -676,11 +721,12 @@ emit_query(gstore_compiled *c, gstore_emitter *e)
 	e->batched = c->query.batched;
 	e->lazy = c->query.sink == GSTORE_SINK_MARKS || c->query.sink == GSTORE_SINK_ROWS;
 	c->raises = false;
-	if (!gstore_emit_filters(c, e, c->query.filters) ||
-		!gstore_join_emit(e, c->query.joins, &c->raises) || !emit_sink(c, e))
+	if (!emit_builds(c, e) || !emit_outer_filters(c, e, &late) ||
+		!gstore_join_emit(e, c->query.joins, &c->raises) || !gstore_emit_filters(c, e, late) ||
+		!emit_sink(c, e))
 		return false;
 	c->state_words = (int) p->state_words;
-	return gstore_check_program(p) && emit_builds(c, e) && gstore_emit_stages(c, e);
+	return gstore_check_program(p) && gstore_emit_stages(c, e);
 }
 
 /* ---- the passes */

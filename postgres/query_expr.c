@@ -107,8 +107,8 @@ find_value(gstore_emitter *e, Expr *expression)
 static bool
 may_evaluate(const gstore_emitter *e, Node *node)
 {
-	return (e->unknown < GSTORE_MET_MAX && (e->met >> e->unknown & 1) != 0) ||
-		gstore_is_plain(node, e->unset) || (e->guarded == 0 && e->certain);
+	return (e->met & gstore_met_bit(e->unknown)) != 0 || gstore_is_plain(node, e->unset) ||
+		(e->guarded == 0 && e->certain);
 }
 
 bool
@@ -132,8 +132,9 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null, b
 		e->values = lappend(e->values, v);
 	}
 	*raises = !may_evaluate(e, (Node *) expression);
-	if (*raises && e->lazy && e->guarded > 0 && e->unknown < GSTORE_MET_MAX)
-		e->behind |= UINT64CONST(1) << e->unknown;
+	e->missing += *raises;
+	if (*raises && (e->local || (e->lazy && e->guarded > 0)))
+		e->behind |= gstore_met_bit(e->unknown);
 	if (e->context == NULL || *raises)
 		return false;
 	if (v == NULL)

@@ -33,7 +33,23 @@ typedef bool (*gstore_emit_group)(struct gstore_emitter *emitter, Node *node, in
  * To evaluate such a value may raise an error. PostgreSQL does so when the first row comes to it. Where none may, the program has
  * GQUERY_UNKNOWN in its place, and if the executor reports that a row has come there, the query runs again with that value.
  */
-#define GSTORE_MET_MAX 64 /* values that are evaluated because a row has come to them */
+#define GSTORE_MET_MAX \
+	(64 - GQUERY_JOINS_MAX) /* values that are evaluated because a row has come to them */
+
+/*
+ * What a row has come to where the program has GQUERY_UNKNOWN with this number, as a bit of `met`: value i, or the join with inner table i, whose own
+ * program has values that are not known. 0: none that is noted.
+ */
+#define GSTORE_UNKNOWN_JOIN 0x10000
+static inline uint64
+gstore_met_bit(uint32 number)
+{
+	if (number >= GSTORE_UNKNOWN_JOIN)
+		number = number - GSTORE_UNKNOWN_JOIN + GSTORE_MET_MAX;
+	else if (number >= GSTORE_MET_MAX)
+		return 0;
+	return number < 64 ? UINT64CONST(1) << number : 0;
+}
 
 typedef struct gstore_emitter
 {
@@ -53,10 +69,13 @@ typedef struct gstore_emitter
 	int				   computing; /* inside of what computes with decimals: NaN is none then */
 	bool full_scale; /* of mixed decimals NULL is emitted in place of those with the smaller scale */
 	bool   certain;	 /* outside of that, some row comes here, and has raised no error before */
-	uint64 met;		 /* bit i: a row has come to number i of `values` */
+	uint64 met;		 /* bits of gstore_met_bit(): a row has come to it */
 	bool   lazy;	 /* rows may be returned before others come here */
-	uint64 behind;	 /* bit i: number i of `values` is of the latter alone */
+	bool   local;	 /* the local plan may not come here though the program does */
+	uint64 behind;	 /* bit i: number i of `values` is of one of these alone */
 	uint32 unknown;	 /* number of the value that gstore_evaluate() was asked for last */
+	uint32 missing;	 /* how often it was not known */
+	uint32 waiting; /* bit i: the program of inner table i has such values, and no row is known to come to its join */
 	bool any_length; /* there is a distance from a value that may have another length, which is an error */
 	/* Of gstore_report_refused(): the innermost part that has no instructions; as what, NULL: as a value. Or there is no room for them. */
 	Node					*refused;

@@ -83,12 +83,18 @@ extern void	 gstore_join_decode(const List *numbers, const Bitmapset *tables, Li
 
 /* ---- instructions: query_join_emit.c */
 
+/* A row without a match of one of them goes no further: without rows of that table, PostgreSQL may evaluate nothing of the outer one's. */
+extern bool gstore_join_leaves_out(const List *joins);
+
 /* Of all joins, one behind the other. raises: a condition may raise an error. False: there are none for an expression. */
 extern bool gstore_join_emit(gstore_emitter *emitter, const List *joins, bool *raises);
 
-/* Of the inner table's own program. The emitter's program is that, and its table is the inner one. */
-extern bool
-gstore_join_emit_build(gstore_emitter *emitter, const gstore_query_join *join, bool *raises);
+/*
+ * Of the inner table's own program. The emitter's program is that, and its table is the inner one. asked: a row comes to the join. If not, and there are
+ * values that are not known, no row of the table is evaluated.
+ */
+extern bool gstore_join_emit_build(gstore_emitter *emitter, const gstore_query_join *join,
+								   bool asked, bool *raises);
 
 /* ---- EXPLAIN */
 

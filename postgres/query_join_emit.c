@@ -103,6 +103,42 @@ emit_matches(gstore_emitter *e, const gstore_query_join *join, uint32 number, bo
 }
 
 bool
+gstore_join_leaves_out(const List *joins)
+{
+	const ListCell *cell;
+
+	foreach(cell, joins)
+	{
+		const gstore_query_join *join = lfirst(cell);
+
+		if (join->kind == GQUERY_JOIN_INNER || join->kind == GQUERY_JOIN_SEMI)
+			return true;
+	}
+	return false;
+}
+
+/* The first row here has the values of the inner table's program evaluated, if one of that comes to them. */
+static bool
+emit_waiting(gstore_emitter *e, uint32 number)
+{
+	return (e->waiting >> number & 1) == 0 ||
+		(gstore_emit(e, GQUERY_UNKNOWN, GSTORE_UNKNOWN_JOIN + number, 0) &&
+		 gstore_emit(e, GQUERY_FILTER, 0, 0));
+}
+
+/* PostgreSQL evaluates nothing of it where the inner table has no rows, or, in a nested loop, evaluates it beside each of them. */
+static bool
+emit_outer_keys(gstore_emitter *e, const gstore_query_join *join, bool *raises, int *words)
+{
+	bool done;
+
+	e->local = true;
+	done = emit_keys(e, join, false, raises, words);
+	e->local = false;
+	return done;
+}
+
+bool
 gstore_join_emit(gstore_emitter *e, const List *joins, bool *raises)
 {
 	const ListCell *cell;
@@ -114,7 +150,7 @@ gstore_join_emit(gstore_emitter *e, const List *joins, bool *raises)
 	{
 		const gstore_query_join *join = lfirst(cell);
 
-		if (!emit_keys(e, join, false, raises, &words) ||
+		if (!emit_waiting(e, number) || !emit_outer_keys(e, join, raises, &words) ||
 			!gstore_emit(e, GQUERY_PROBE, ++number, (uint32) words))
 			return false;
 		e->program->code[e->program->code_count - 1].value = (uint64) join->kind |
@@ -126,11 +162,26 @@ gstore_join_emit(gstore_emitter *e, const List *joins, bool *raises)
 	return true;
 }
 
+static bool
+leave_out_all(gquery_program *p)
+{
+	const gquery_instruction before[] = {{.op = GQUERY_CONSTANT, .value = false},
+										 {.op = GQUERY_FILTER}};
+
+	if (p->code_count + lengthof(before) > GQUERY_CODE_MAX)
+		return false;
+	memmove(&p->code[lengthof(before)], p->code, sizeof p->code[0] * p->code_count);
+	memcpy(p->code, before, sizeof before);
+	p->code_count += lengthof(before);
+	return true;
+}
+
 bool
-gstore_join_emit_build(gstore_emitter *e, const gstore_query_join *join, bool *raises)
+gstore_join_emit_build(gstore_emitter *e, const gstore_query_join *join, bool asked, bool *raises)
 {
 	int words;
 
 	return emit_conditions(e, join->filters, raises) && emit_keys(e, join, true, raises, &words) &&
-		gstore_emit(e, GQUERY_BUILD, (uint32) words, 0);
+		gstore_emit(e, GQUERY_BUILD, (uint32) words, 0) &&
+		(asked || e->missing == 0 || leave_out_all(e->program));
 }

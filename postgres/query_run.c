@@ -33,10 +33,8 @@ exchange_request(gstore_run *run, const gstore_request *request, uint32 *raised)
 static void
 note_met(gstore_run *run, const gstore_request *request, uint32 raised)
 {
-	const uint32 number = raised >> GQUERY_UNKNOWN_SHIFT;
-
-	if ((raised & ((1u << GQUERY_UNKNOWN_SHIFT) - 1)) == GQUERY_E_UNKNOWN && number < GSTORE_MET_MAX)
-		run->met |= (UINT64CONST(1) << number) &
+	if ((raised & ((1u << GQUERY_UNKNOWN_SHIFT) - 1)) == GQUERY_E_UNKNOWN)
+		run->met |= gstore_met_bit(raised >> GQUERY_UNKNOWN_SHIFT) &
 			(request->first_row > 0 ? PG_UINT64_MAX : ~gstore_query_behind(request->compiled));
 }
 

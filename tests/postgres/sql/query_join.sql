@@ -70,6 +70,27 @@ EXECUTE joined_by(50, 3);
 EXECUTE joined_by(90, 2);
 RESET plan_cache_mode;
 SELECT same_join('SELECT o.k, (SELECT count(*) FROM f@ f JOIN a@ a ON f.k = a.k WHERE a.name = o.k) FROM (VALUES (1), (2), (77)) o (k)');
+-- A value of one table's condition is evaluated where rows of the others come to it: there is an outer row where the inner table is looked into, and a joined row where joins leave out rows.
+SELECT same_join(q) FROM unnest('{
+"SELECT count(*), sum(x) FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x > 10 AND a.w > (SELECT avg(w) FROM a_h)",
+"SELECT count(*), sum(x) FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND a.w > (SELECT avg(w) FROM a_h) WHERE f.x > (SELECT min(x) + 30 FROM f_h)",
+"SELECT name, count(*) FROM f@ f JOIN a@ a ON f.k = a.k JOIN c@ c ON f.d = c.d WHERE f.x > (SELECT avg(x) FROM f_h) AND a.w > (SELECT avg(w) FROM a_h) AND c.y < (SELECT 0.5) GROUP BY name",
+"SELECT count(*) FROM f@ f WHERE (f.x = 7 OR f.x = (SELECT max(x) FROM f_h)) AND EXISTS (SELECT FROM m@ m WHERE m.k = f.k)",
+"SELECT count(*) FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND a.name > (SELECT 1 / min(0) FROM m_h) WHERE f.x < 0",
+"SELECT count(*) FROM f@ f LEFT JOIN a@ a ON f.k = a.k LEFT JOIN m@ m ON a.name = m.k AND m.v > (SELECT 1 / min(0) FROM m_h) WHERE f.x < 0",
+"SELECT count(*) FROM f@ f WHERE f.x < 0 AND NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v > (SELECT 1 / min(0) FROM m_h))",
+"SELECT count(*) FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND a.name > (SELECT 1 / min(0) FROM m_h)",
+"SELECT count(*) FROM f@ f LEFT JOIN e@ e ON f.k = e.k AND e.v > (SELECT 1 / min(0) FROM m_h)",
+"SELECT count(*) FROM f@ f LEFT JOIN a@ a ON f.k = a.k WHERE f.x = (SELECT 1 / min(0) FROM m_h)",
+"SELECT count(*) FROM f@ f JOIN a@ a ON f.k = a.k + (SELECT 1 / min(0) FROM m_h) WHERE f.x < 0"}'::text[]) q;
+SELECT answer(q), place(q) FROM unnest('{
+"SELECT count(*) FROM f_g f JOIN a_g a ON f.k = a.k WHERE f.x < 0 AND a.name > (SELECT 1 / min(0) FROM m_h)",
+"SELECT count(*) FROM f_g f JOIN e_g e ON f.k = e.k WHERE f.x > (SELECT 1 / min(0) FROM m_h)",
+"SELECT count(*) FROM f_g f JOIN a_g a ON f.k = a.k AND a.name > 1000 WHERE f.x > (SELECT 1 / min(0) FROM m_h)",
+"SELECT count(*) FROM f_g f WHERE f.x > (SELECT 1 / min(0) FROM m_h) AND EXISTS (SELECT FROM e_g e WHERE f.k = e.k)",
+"SELECT count(*) FROM f_g f JOIN a_g a ON f.k = a.k JOIN e_g e ON f.d <> date ''2000-01-01'' + e.v WHERE f.x > (SELECT 1 / min(0) FROM m_h)",
+"SELECT count(*) FROM f_g f JOIN a_g a ON f.k = a.k WHERE f.x > (SELECT 1 / min(0) FROM m_h)",
+"SELECT count(*) FROM f_g f JOIN e_g e ON f.k + (SELECT 1 / min(0) FROM m_h) = e.k"}'::text[]) q;
 -- Conditions on the pair of joins that are no inner ones.
 SELECT same_join('SELECT count(*), sum(v), sum(x) FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x'), same_join('SELECT count(*), sum(x) FROM f@ f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v > f.x)'), same_join('SELECT count(*), sum(x) FROM f@ f WHERE EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v > f.x)');
 -- What is not for the GPU there: other joins, locks.
