@@ -15,9 +15,11 @@
 #include "executor/instrument.h"
 #include "nodes/nodeFuncs.h"
 #include "storage/latch.h"
+#include "utils/lsyscache.h"
 
 #include "postgres/compat.h"
 #include "postgres/directory.h"
+#include "postgres/qual.h"
 #include "postgres/query_async.h"
 
 typedef struct sibling
@@ -149,6 +151,13 @@ is_sent(const ForeignScanState *node)
 	return ahead_of(node)->run->sent != NULL;
 }
 
+/* There will be an event. */
+static bool
+is_awaited(const ForeignScanState *node)
+{
+	return is_sent(node) && !gstore_session_is_answered(ahead_of(node)->run->sent);
+}
+
 static gstore_start
 start(ForeignScanState *node, bool unasked)
 {
@@ -261,9 +270,85 @@ next_row(ForeignScanState *node)
 	return node->ss.ps.ExecProcNodeReal(&node->ss.ps); /* who asks counts the row */
 }
 
+static bool
+is_leaky(Oid function, void *nothing)
+{
+	return !get_func_leakproof(function);
+}
+
+/* A walker. All rows of partial aggregates are asked for, as others are made of them. */
+static bool
+may_raise(Node *node, void *unset)
+{
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_Var:
+		case T_CaseTestExpr:
+			return false;
+		case T_Aggref:
+			return !DO_AGGSPLIT_SKIPFINAL(((const Aggref *) node)->aggsplit);
+		case T_List:
+		case T_TargetEntry:
+		case T_BoolExpr:
+		case T_NullTest:
+		case T_BooleanTest:
+		case T_CaseExpr:
+		case T_CaseWhen:
+		case T_CoalesceExpr:
+			break;
+		default:
+			if (gstore_is_plain(node, unset))
+				return false;
+			if (!IsA(node, RelabelType) && !IsA(node, ArrayExpr) && !IsA(node, FuncExpr) &&
+				!IsA(node, OpExpr) && !IsA(node, DistinctExpr) && !IsA(node, NullIfExpr) &&
+				!IsA(node, ScalarArrayOpExpr))
+				return true;
+	}
+	return check_functions_in_node(node, is_leaky, NULL) ||
+		expression_tree_walker(node, may_raise, unset);
+}
+
+/* Before its first row. */
+static void
+note_turn(ForeignScanState *node)
+{
+	const ForeignScan *scan = (const ForeignScan *) node->ss.ps.plan;
+	List *all = list_make4(scan->scan.plan.targetlist, scan->scan.plan.qual, scan->fdw_exprs,
+						   scan->fdw_scan_tlist);
+	gstore_ahead *ahead = ahead_of(node);
+
+	ahead->refused = reads_lost_table(node);
+	ahead->in_turn = ahead->refused ||
+		may_raise((Node *) all, (void *) gstore_unset_now(node->ss.ps.ps_ExprContext));
+	list_free(all);
+}
+
+/* Whether it is not asked for a row yet: others in front of it may have more. */
+static bool
+is_kept(const AsyncRequest *request)
+{
+	const AppendState *append = (const AppendState *) request->requestor;
+	int				   i = -1;
+
+	if (!ahead_of((const ForeignScanState *) request->requestee)->in_turn)
+		return false;
+	if (!append->as_syncdone)
+		return true;
+	while ((i = bms_next_member(append->as_valid_asyncplans, i)) >= 0 && i < request->request_index)
+	{
+		const AsyncRequest *before = append->as_asyncrequests[i];
+
+		if (!before->request_complete || !TupIsNull(before->result))
+			return true;
+	}
+	return false;
+}
+
 /* Of the same Append: one of ours, of which there will be an event. */
 static bool
-is_other_sent(const AppendState *append)
+is_other_awaited(const AppendState *append)
 {
 	int i = -1;
 
@@ -272,7 +357,7 @@ is_other_sent(const AppendState *append)
 		const AsyncRequest	   *request = append->as_asyncrequests[i];
 		const ForeignScanState *node = (const ForeignScanState *) request->requestee;
 
-		if (request->callback_pending && is_ours(node) && is_sent(node))
+		if (request->callback_pending && is_ours(node) && is_awaited(node))
 			return true;
 	}
 	return false;
@@ -281,16 +366,20 @@ is_other_sent(const AppendState *append)
 static bool
 is_to_wait(const AsyncRequest *request, gstore_start started)
 {
-	return started == GSTORE_STARTED ||
-		(started == GSTORE_START_LATER && is_other_sent((const AppendState *) request->requestor));
+	return is_awaited((const ForeignScanState *) request->requestee) ||
+		(started == GSTORE_START_LATER && is_other_awaited((const AppendState *) request->requestor));
 }
 
 static void
 gstoreForeignAsyncRequest(AsyncRequest *request)
 {
 	ForeignScanState *node = (ForeignScanState *) request->requestee;
+	gstore_start	  started;
 
-	if (is_to_wait(request, start(node, false)))
+	if (!ahead_of(node)->refused)
+		note_turn(node);
+	started = start(node, is_kept(request));
+	if (is_kept(request) || is_to_wait(request, started))
 		ExecAsyncRequestPending(request);
 	else
 		ExecAsyncRequestDone(request, next_row(node));
@@ -299,7 +388,15 @@ gstoreForeignAsyncRequest(AsyncRequest *request)
 static void
 gstoreForeignAsyncNotify(AsyncRequest *request)
 {
-	ExecAsyncRequestDone(request, next_row((ForeignScanState *) request->requestee));
+	ForeignScanState *node = (ForeignScanState *) request->requestee;
+
+	if (is_kept(request))
+	{
+		gstore_session_await(ahead_of(node)->run->sent, ahead_of(node)->run->why);
+		ExecAsyncRequestPending(request);
+	}
+	else
+		ExecAsyncRequestDone(request, next_row(node));
 }
 
 /* Where nothing else is to be waited for that gives its device room, as other statements of this backend have taken it. */
@@ -317,12 +414,12 @@ static void
 gstoreForeignAsyncConfigureWait(AsyncRequest *request)
 {
 	ForeignScanState  *node = (ForeignScanState *) request->requestee;
-	const gstore_start started = start(node, false);
+	const gstore_start started = start(node, is_kept(request));
 
-	if (started == GSTORE_STARTED)
+	if (is_awaited(node))
 		AddWaitEventToSet(((const AppendState *) request->requestor)->as_eventset, WL_SOCKET_READABLE,
 						  gstore_session_socket(ahead_of(node)->run->sent), NULL, request);
-	else if (!is_to_wait(request, started))
+	else if (!is_kept(request) && !is_to_wait(request, started))
 		complete(request);
 }
 

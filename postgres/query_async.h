@@ -3,7 +3,8 @@
  * Append or a MergeAppend, such as partitions.
  *
  * Under an Append PostgreSQL asks those that are its children for a row before it waits for any of them, and then waits for the first one
- * that has an answer ("Async Foreign Scan" in EXPLAIN). Elsewhere, as under a MergeAppend, or where there is a Limit, a Sort or an
+ * that has an answer ("Async Foreign Scan" in EXPLAIN). A scan that may raise an error is sent then, and not asked for a row before all children in front of
+ * it have no more, as it may never be. Elsewhere, as under a MergeAppend, or where there is a Limit, a Sort or an
  * aggregate between, the first scan that is asked for a row sends the queries of the others before it waits for its own.
  */
 #ifndef GSTORE_QUERY_ASYNC_H
@@ -28,6 +29,7 @@ typedef struct gstore_ahead
 	gstore_start_scan start; /* NULL: there is no query that could be sent before rows are asked for */
 	gstore_run		 *run;
 	bool refused; /* it is not started, and not tried again before the scan begins anew */
+	bool in_turn; /* under an Append: no row is asked for before its turn, as to make one may raise an error */
 	struct gstore_siblings *siblings; /* NULL: there are none */
 } gstore_ahead;
 

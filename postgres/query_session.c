@@ -21,10 +21,12 @@
 
 struct gstore_session
 {
-	gstore_peer			  peer;
-	int					  device;
-	bool				  sent;	  /* a query, whose answer was not received yet */
-	uint32				  raised; /* by a row */
+	gstore_peer	   peer;
+	int			   device;
+	bool		   sent;	 /* a query, whose answer was not received yet */
+	bool		   answered; /* it was, and is not taken yet; without a connection, there is none */
+	gquery_message answer;
+	uint32		   raised; /* by a row */
 	gstore_query_counter  failure;
 	MemoryContextCallback ending; /* in a context of the query */
 };
@@ -234,6 +236,31 @@ exchange(gstore_session *s, gquery_verb verb, gquery_message *message,
 	return false;
 }
 
+void
+gstore_session_await(gstore_session *s, char why[GSTORE_SESSION_WHY_BYTES])
+{
+	(void) exchange(s, GQUERY_RUN, &s->answer, why);
+	s->answered = true;
+}
+
+bool
+gstore_session_is_answered(const gstore_session *s)
+{
+	return s->answered;
+}
+
+/* One that was received before, or else of exchange(). */
+static bool
+take_answer(gstore_session *s, gquery_verb verb, gquery_message *answer,
+			char why[GSTORE_SESSION_WHY_BYTES])
+{
+	if (!s->answered)
+		return exchange(s, verb, answer, why);
+	s->answered = false;
+	*answer = s->answer;
+	return s->peer.connection >= 0;
+}
+
 /* Of what a row has raised. */
 static gstore_query_counter
 failure_of(uint32 raised)
@@ -255,7 +282,7 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 	gquery_message answer;
 
 	s->failure = GSTORE_QUERY_LOST;
-	if (!exchange(s, verb, &answer, why))
+	if (!take_answer(s, verb, &answer, why))
 		return false;
 	s->failure = GSTORE_QUERY_UNAVAILABLE;
 	answer.sqlstate[sizeof answer.sqlstate - 1] = answer.text[sizeof answer.text - 1] = '\0';
@@ -323,7 +350,7 @@ gstore_session_end(gstore_session *s, bool more)
 
 	if (s == NULL || s->peer.connection < 0)
 		return;
-	if (s->sent || (more && !gstore_peer_send(&s->peer, &forget, sizeof forget)))
+	if (s->sent || s->answered || (more && !gstore_peer_send(&s->peer, &forget, sizeof forget)))
 		close_session(s);
 	else
 		keep_session(s);

@@ -31,6 +31,9 @@ extern gquery_window *gstore_session_window(gstore_session *session);
  */
 extern void gstore_session_send(gstore_session *session);
 extern int	gstore_session_socket(const gstore_session *session);
+/* Waits for the answer, for gstore_session_run() to take: room for another one's query. Whether that was done. */
+extern void gstore_session_await(gstore_session *session, char why[GSTORE_SESSION_WHY_BYTES]);
+extern bool gstore_session_is_answered(const gstore_session *session);
 extern int	gstore_session_count_sent(int device);
 
 /*

@@ -258,6 +258,25 @@ class Partitions:
         expect(len(server.sql(query).splitlines()), 3, "rows before the part with an error")
         expect(server.error(query.replace(") s LIMIT 3", ") s LIMIT 4")), "22012", "with it")
 
+    def rows_of_a_part_that_no_row_is_asked_of_raise_no_error(self, server):
+        """Three parts that fail have answered, as the third one is sent after the first one; then the GPU of the part in front goes on."""
+        self._prepare(server)
+        query = "SELECT id FROM t0 WHERE v >= 0" + "".join(f" UNION ALL SELECT id FROM t{n} WHERE 100 / (k - {n}) > 0" for n in (1, 3, 5)) + " LIMIT "
+        expect(plan_of(server, query + "1").count("Async Foreign Scan"), 4, "parts that are asked at once")
+        other = executor_of(server, 1)
+        for limit, rows in ("1", 1), ("ALL", None):
+            session = server.session()
+            before = connections(other)
+            with stopped(executor_of(server, 0)):
+                session.begin(query + limit)
+                wait_until("three queries of the other GPU", lambda before=before: connections(other) >= before + 3)
+            if rows is None:
+                expect(session.error(), "22012", "with all of them")
+            else:
+                expect(len(session.finish().splitlines()), rows, "rows before them")
+            session.close()
+        self._expect_few_connections(server)
+
     def limit_of_a_part_that_no_row_comes_to_is_not_evaluated(self, server):
         self._prepare(server)
         query = "SELECT * FROM ((SELECT id FROM t0 ORDER BY v, id LIMIT 5) UNION ALL (SELECT id FROM t1 ORDER BY v, id LIMIT 10 / $1)) s LIMIT "

@@ -29,8 +29,23 @@ CREATE FUNCTION l_fail() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1 / (count(*
 EXPLAIN (COSTS OFF) SELECT k FROM lg GROUP BY k HAVING k > 0 OR max(i4) = (SELECT l_fail()) LIMIT 1;
 SELECT k FROM lg GROUP BY k HAVING k > 0 OR max(i4) = (SELECT l_fail()) LIMIT 1;
 SELECT k FROM lg GROUP BY k HAVING k > 0 OR max(i4) = (SELECT l_fail());
+-- A child of an Append that a limit does not come to is sent to the GPU with the others, and raises no error: neither of a value, nor of a row, whatever computes it.
+CREATE FOREIGN TABLE lf (k int) SERVER gstore_fdw;
+INSERT INTO lf SELECT generate_series(1, 10);
+EXPLAIN (COSTS OFF) SELECT k FROM lg WHERE k >= 0 UNION ALL SELECT k FROM lf WHERE k > (SELECT l_fail()) LIMIT 1;
+SELECT k FROM lg WHERE k >= 0 UNION ALL SELECT k FROM lf WHERE k > (SELECT l_fail()) LIMIT 1;
+SELECT count(*), sum(k) FROM (SELECT k FROM lg WHERE k >= 0 UNION ALL SELECT k FROM lf WHERE 10 / (k - 5) > 0 LIMIT 1000) t;
+SELECT k FROM lg WHERE k >= 0 UNION ALL SELECT 10 / (k - 1) FROM lf WHERE k > 0 LIMIT 1;
+SELECT k FROM lg WHERE k >= 0 UNION ALL SELECT max(10 / (k - 5)) FROM lf LIMIT 1;
+SELECT k FROM lf WHERE k > 3 UNION ALL SELECT k FROM lf WHERE 10 / (k - 5) > 0 LIMIT 7;
+-- It does, once rows of it are asked for, and all rows come.
+SELECT k FROM lg WHERE k >= 0 UNION ALL SELECT k FROM lf WHERE k > (SELECT l_fail()) OFFSET 1000;
+SELECT k FROM lf WHERE k > 3 UNION ALL SELECT k FROM lf WHERE 10 / (k - 5) > 0;
+SELECT count(*), sum(k) FROM (SELECT k FROM lf WHERE 10 / (k + 5) > 0 UNION ALL SELECT k FROM lg WHERE k % 3 = 1 UNION ALL SELECT k FROM lf WHERE k > 3 UNION ALL SELECT k FROM lf WHERE k + 1 > 4 UNION ALL SELECT k FROM lh WHERE k > 3 UNION ALL SELECT k FROM lf WHERE k > (SELECT min(k) + 2 FROM lh) UNION ALL SELECT k * 2 FROM lf WHERE k > 3) t;
+WITH lf AS (SELECT generate_series(1, 10) AS k)
+SELECT count(*), sum(k) FROM (SELECT k FROM lf WHERE 10 / (k + 5) > 0 UNION ALL SELECT k FROM lh WHERE k % 3 = 1 UNION ALL SELECT k FROM lf WHERE k > 3 UNION ALL SELECT k FROM lf WHERE k + 1 > 4 UNION ALL SELECT k FROM lh WHERE k > 3 UNION ALL SELECT k FROM lf WHERE k > (SELECT min(k) + 2 FROM lh) UNION ALL SELECT k * 2 FROM lf WHERE k > 3) t;
 DROP FUNCTION l_fail;
-DROP FOREIGN TABLE lg;
+DROP FOREIGN TABLE lg, lf;
 DROP TABLE lh;
 -- Groups in an order, where the planner has dismissed the path on the GPU of groups alone: by what it takes to start, or as it runs locally.
 RESET gstore_fdw.gpu_startup_cost;
