@@ -1,6 +1,7 @@
 /* What moves though no client asks for it: chunks in memory that a device lends and wants back, what is beyond a
  * budget, and what gains by being on its device, or by being in memory that another one lends. */
 #include "keeper/machine/lend.h"
+#include "keeper/machine/plans.h"
 
 #define LEND_BYTES (256ull << 20) /* of an object, in a look: it gets no lease meanwhile */
 

@@ -472,6 +472,22 @@ static bool check_thaw_waits(const gvmi_machine *m)
     return listed == waits && frozen;
 }
 
+/* I19 */
+static bool check_pins(const gvmi_machine *m)
+{
+    uint32_t listed = 0, pinned = 0;
+
+    for (uint32_t d = 0; d < m->config.device_count; d++)
+        for (const keep_object *o = m->devices[d].pinned; o != NULL; o = o->pinned_next) {
+            if (!o->item.pinned || o->device != d)
+                return false;
+            listed++;
+        }
+    for (const keep_object *o = m->objects; o != NULL; o = o->next)
+        pinned += o->item.pinned;
+    return listed == pinned;
+}
+
 bool gvmi_machine_check(const gvmi_machine *m)
 {
     for (uint32_t d = 0; d < m->config.device_count; d++)
@@ -481,7 +497,7 @@ bool gvmi_machine_check(const gvmi_machine *m)
         return false;
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
         if (o->marked || !check_object_chunks(m, o) || !check_permits(o) || !check_openers(o) ||
-            !check_links(m, o) || !check_followed_chunks(m, o) || o->item.pinned ||
+            !check_links(m, o) || !check_followed_chunks(m, o) ||
             o->item.moving != (o->lease_state == KEEP_FROZEN) ||
             (o->fenced && o->lease_state != KEEP_DRAINING && o->lease_state != KEEP_FROZEN))
             return false;
@@ -489,5 +505,5 @@ bool gvmi_machine_check(const gvmi_machine *m)
         if (m->clients[i] != NULL && !check_client(m, m->clients[i]))
             return false;
     return check_users(m) && check_maps(m) && check_ended_links(m) && check_unserved(m) &&
-           check_thaw_waits(m);
+           check_thaw_waits(m) && check_pins(m);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "keeper/machine/lend.h"
+#include "keeper/machine/plans.h"
 
 static uint64_t new_bytes(const keep_object *object, const keep_growth *growth)
 {

@@ -3,6 +3,7 @@
  * A request may also be one to seal, evict or shrink the object: those wait in the same queue. */
 #include "base/text.h"
 #include "keeper/machine/lend.h"
+#include "keeper/machine/plans.h"
 #include "keeper/machine/probes.h"
 
 /* A plan counts as so many requests: it may look at many victims, and their openings, several times. */

@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "keeper/machine/state.h"
+#include "keeper/machine/plans.h"
 
 #define LOOK_NS 100000000ll /* between two looks at lease words, timeouts and budgets */
 #define LOOK_SLICE 4096u    /* openings and objects looked at in one tick */
@@ -292,6 +292,7 @@ static void look_at_object(gvmi_machine *m, keep_object *object)
     (void)gvmi_keep_sample(m, object);
     gvmi_keep_retry_fence(m, object);
     gvmi_keep_watch_leases(m, object);
+    (void)gvmi_keep_look_at_pin(m, object);
     if (object->lease_state == KEEP_DRAINING)
         gvmi_keep_mark(m, object); /* who ended the last lease may be stopped before it rings */
 }

@@ -7,7 +7,7 @@
 
 #include "base/size.h"
 #include "base/text.h"
-#include "keeper/machine/state.h"
+#include "keeper/machine/plans.h"
 
 /* Chunks as large as keep their number small: the driver charges by the chunk. As for buffers (memory/buffer.c); but
  * what is large from the start, which programs share whole, has larger ones. To 8 processes that swap two objects of
@@ -182,6 +182,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
             gvmi_keep_give_frame(m, object->chunks[i].away_frame, true);
     }
     gvmi_keep_discharge(m, object->user, charged * object->chunk_bytes);
+    gvmi_keep_unpin(m, object);
     gvmi_policy_remove(m->devices[object->device].policy, &object->item);
     gvmi_keep_skip_object(m, object);
     if (m->looked_next == object)

@@ -44,7 +44,7 @@
  *     those of which it has any; used is their sum.
  * I4  resident has the items with bytes on the device; wanted those that are not wholly there and
  *     were acquired (ONCE aside) or grew since they last lost bytes, so that what was taken out by
- *     force, or on request, stays out until somebody wants it. Both are ordered by the leader's keys.
+ *     force, or on request, stays out until somebody wants it. Neither has pinned ones. Both are ordered by the leader's keys.
  * I5  resident_bytes <= bytes; advance is within [0, 1]; the frontier is empty between calls.
  * I6  no key is NaN; the clock is within [0, TIME_MAX], a gain within [-LAG_MAX, LEAD_MARGIN].
  */
@@ -267,17 +267,27 @@ static void advance_clock(gvmi_policy *policy, double by)
         move_origin(policy);
 }
 
+static bool is_resident(const entry *s)
+{
+    return !s->item->pinned && s->item->resident_bytes > 0;
+}
+
+static bool is_wanted(const entry *s)
+{
+    return !s->item->pinned && s->renewed && s->item->resident_bytes < s->item->bytes;
+}
+
 /* Into or out of the heaps of what is really there. */
 static void place_item(gvmi_policy *policy, uint32_t index)
 {
     const entry *s = &policy->entries[index];
     double key = s->keys[policy->leader];
 
-    if (s->item->resident_bytes > 0)
+    if (is_resident(s))
         heap_set(&policy->resident, index, key);
     else
         heap_remove(&policy->resident, index);
-    if (s->renewed && s->item->resident_bytes < s->item->bytes)
+    if (is_wanted(s))
         heap_set(&policy->wanted, index, -key);
     else
         heap_remove(&policy->wanted, index);
@@ -537,6 +547,13 @@ void gvmi_policy_resident(gvmi_policy *policy, gvmi_policy_item *item, uint64_t 
     place_item(policy, item->index);
 }
 
+void gvmi_policy_pin(gvmi_policy *policy, gvmi_policy_item *item, bool pinned)
+{
+    GVM_ASSERT(policy->entries[item->index].item == item);
+    item->pinned = pinned;
+    place_item(policy, item->index);
+}
+
 void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t count, gvm_hint hint)
 {
     entry *s = &policy->entries[item->index];
@@ -613,11 +630,6 @@ static void trim_plan(gvmi_policy_plan *plan, uint64_t free_bytes, uint64_t sum)
     }
 }
 
-static bool is_fixed(const gvmi_policy_item *item)
-{
-    return item->pinned || item->moving;
-}
-
 static void find_victims(gvmi_policy *policy, const gvmi_policy_item *item, uint64_t free_bytes,
                          double price, will how, gvmi_policy_plan *plan)
 {
@@ -636,9 +648,10 @@ static void find_victims(gvmi_policy *policy, const gvmi_policy_item *item, uint
         at = frontier_pop(&policy->frontier, &policy->resident);
         if (at == NONE)
             break;
+        plan->visits++;
         o = &policy->entries[at];
         plan->passed_moving |= o->item != item && o->item->moving;
-        if (o->item == item || is_fixed(o->item))
+        if (o->item == item || o->item->moving)
             continue;
         if (!may_evict_entry(policy, o, mine, price, how))
             break;
@@ -677,6 +690,7 @@ void gvmi_policy_plan_for(gvmi_policy *policy, gvmi_policy_item *item, uint64_t 
                           bool forced, gvmi_policy_plan *plan)
 {
     GVM_ASSERT(policy->entries[item->index].item == item);
+    plan->visits = 0;
     make_plan(policy, item, free_bytes,
               item->fresh ? growth_price(policy->leader) : rules[policy->leader].price,
               forced ? WILL_FORCE : expected_use(item), plan);
@@ -687,12 +701,14 @@ gvmi_policy_item *gvmi_policy_plan_next(gvmi_policy *policy, uint64_t free_bytes
     gvmi_policy_item *candidates[CANDIDATES_MAX];
     uint32_t count = 0, at;
 
+    plan->visits = 0;
     frontier_start(&policy->frontier, &policy->wanted);
-    for (uint32_t visits = 0; visits < VISITS_MAX && count < CANDIDATES_MAX; visits++) {
+    while (plan->visits < VISITS_MAX && count < CANDIDATES_MAX) {
         at = frontier_pop(&policy->frontier, &policy->wanted);
         if (at == NONE)
             break;
-        if (!is_fixed(policy->entries[at].item))
+        plan->visits++;
+        if (!policy->entries[at].item->moving)
             candidates[count++] = policy->entries[at].item;
     }
     heap_clear(&policy->frontier);
@@ -714,9 +730,7 @@ uint64_t gvmi_policy_plan_shrink(gvmi_policy *policy, uint64_t bytes, gvmi_polic
 {
     uint64_t sum = 0;
 
-    plan->bring_bytes = 0;
-    plan->victim_count = 0;
-    plan->passed_moving = false;
+    *plan = (gvmi_policy_plan){.bring_bytes = 0};
     frontier_start(&policy->frontier, &policy->resident);
     while (sum < bytes && plan->victim_count < GVMI_POLICY_VICTIMS_MAX) {
         uint32_t at = frontier_pop(&policy->frontier, &policy->resident);
@@ -725,8 +739,9 @@ uint64_t gvmi_policy_plan_shrink(gvmi_policy *policy, uint64_t bytes, gvmi_polic
 
         if (at == NONE)
             break;
+        plan->visits++;
         item = policy->entries[at].item;
-        if (is_fixed(item))
+        if (item->moving)
             continue;
         take = units_up(bytes - sum, item->unit_bytes, item->resident_bytes);
         plan->victims[plan->victim_count++] = (gvmi_policy_victim){item, take};
@@ -771,8 +786,8 @@ static bool check_policy_slot(const gvmi_policy *policy, uint32_t index)
     if (item->index != index || item->resident_bytes > item->bytes ||
         !(s->advance >= 0 && s->advance <= 1))
         return false;
-    if (!check_member(&policy->resident, index, item->resident_bytes > 0, key) ||
-        !check_member(&policy->wanted, index, s->renewed && item->resident_bytes < item->bytes, -key))
+    if (!check_member(&policy->resident, index, is_resident(s), key) ||
+        !check_member(&policy->wanted, index, is_wanted(s), -key))
         return false;
     for (uint32_t t = 0; t < TRIALS; t++)
         if (isnan(s->keys[t]) || s->kept[t] > item->bytes ||

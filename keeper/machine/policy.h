@@ -24,13 +24,13 @@
 typedef struct gvmi_policy gvmi_policy;
 
 /* What the policy keeps of an object, besides its own tables; the object embeds it. It may read all
- * of it, and writes unit_bytes before gvmi_policy_add(), pinned and moving. */
+ * of it, and writes unit_bytes before gvmi_policy_add(), and moving. */
 typedef struct gvmi_policy_item {
     uint64_t bytes;          /* committed */
     uint64_t resident_bytes; /* on the device, or on their way there */
     uint64_t unit_bytes;     /* plans take and bring multiples of it (the chunk); 0: any bytes */
-    bool pinned;             /* leased: nothing can be taken now; the keeper sets it */
-    bool moving;             /* likewise: its bytes move, which ends by itself */
+    bool pinned;             /* nothing can be taken or brought now: gvmi_policy_pin() */
+    bool moving;             /* likewise: its bytes move, for a while; the keeper sets it */
     uint8_t last_hint;       /* gvm_hint */
     bool fresh;              /* grew since it was last acquired */
     uint32_t index;          /* in the policy's own tables */
@@ -48,6 +48,7 @@ typedef struct gvmi_policy_victim {
 typedef struct gvmi_policy_plan {
     uint64_t bring_bytes; /* of the item wanted; 0: leave it as it is */
     bool passed_moving; /* there were victims that move: when they have ended to, there may be more to take */
+    uint32_t visits; /* of items, which it took to make it */
     uint32_t victim_count;
     gvmi_policy_victim victims[GVMI_POLICY_VICTIMS_MAX];
 } gvmi_policy_plan;
@@ -65,6 +66,9 @@ void gvmi_policy_remove(gvmi_policy *policy, gvmi_policy_item *item);
 
 /* So many bytes of it are on the device from now on. */
 void gvmi_policy_resident(gvmi_policy *policy, gvmi_policy_item *item, uint64_t resident_bytes);
+
+/* It is leased, or is so no more. While it is pinned no plan visits it, however many there are. */
+void gvmi_policy_pin(gvmi_policy *policy, gvmi_policy_item *item, bool pinned);
 
 /* count acquires of the item with a hint, since the last call. */
 void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t count, gvm_hint hint);

@@ -16,7 +16,7 @@
  *   moves.c     chunks on their way
  *   fence.c     what clients hold that were cut off
  *   shrink.c    chunks given back from the end
- *   plans.c     what the policy would move
+ *   plans.c     what the policy would move (plans.h)
  *   lend.c      memory that devices lend each other (lend.h)
  *   room.c      frames and budgets
  *   waits.c     the queues of requests
@@ -69,6 +69,7 @@
  *     device's leaving_bytes and wanted_bytes are what check.c says.
  * I18 a request that awaits the end of a freeze is in the list of those, and in its object's queue behind those
  *     that do not; some object is FROZEN then.
+ * I19 an object is pinned (gvmi_policy_item) iff it is in its device's list of those.
  */
 #ifndef GVMI_KEEPER_MACHINE_STATE_H
 #define GVMI_KEEPER_MACHINE_STATE_H
@@ -355,6 +356,7 @@ struct keep_object {
     uint64_t shrinker, shrink_request; /* id of the client to be answered once the object is smaller */
 
     gvmi_policy_item item;
+    keep_object *pinned_prev, *pinned_next; /* of the device's that plans found leased (plans.h) */
     uint64_t acquires, evicted_bytes, promoted_bytes;
     uint32_t interrupted;
 
@@ -524,6 +526,7 @@ typedef struct keep_room { /* a chunk that waits for a frame */
 typedef struct keep_device {
     keep_place place;
     gvmi_policy *policy;
+    keep_object *pinned;
     keep_room *first_room, *last_room;
     uint64_t wanted_bytes;  /* of the chunks in that queue */
     uint64_t leaving_bytes; /* of its frames that chunks are about to leave: room may come */
@@ -776,17 +779,6 @@ void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *ope
 void gvmi_keep_expire_waits(gvmi_machine *m);
 /* Only the client's, that may not wait at all. */
 void gvmi_keep_expire_waits_of(gvmi_machine *m, const keep_client *client);
-
-/* ---- plans.c */
-/* What the policy would bring in, without victims that are leased. */
-void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan);
-/* Likewise: freezes the object that gains most by so much room, of those that may and are not leased. NULL: none. */
-typedef bool keep_may_move(const keep_object *object);
-keep_object *gvmi_keep_freeze_planned(gvmi_machine *m, keep_device *device, uint64_t room_bytes,
-                                      keep_may_move *may, gvmi_policy_plan *plan);
-/* Likewise: what is to go if so much must. */
-void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes,
-                           gvmi_policy_plan *plan);
 
 /* ---- fence.c */
 /* Writes down what the opening, which is about to end, may have mapped; fences the object if the

@@ -356,14 +356,102 @@ static void object_that_a_look_passed_over_gives_room_to_others(void **state)
     end_fixture(&w);
 }
 
-/* Of /v, which is leased, and /u one is to go; all of /y is on the host. Returns how much of it a HOT lease brings in. */
-static uint64_t bring_in_place_of_leased(uint32_t openings_of_leased)
+/* On the host, and for as long as the objects are read. */
+static void lease_many(fixture *w, actor *a, unsigned count)
+{
+    uint32_t slot = 0;
+    char name[8];
+
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "/l%u", i);
+        assert_int_equal(create(w, a, name, 1, 0, &slot), GVM_OK);
+        ask_with_hint(w, a, slot, GVM_LEASE_READ, GVM_HINT_SCAN, -1);
+        assert_true(granted(a));
+        take(w, a, slot, GVM_LEASE_READ);
+    }
+}
+
+static void leased_objects_that_gain_most_do_not_keep_others_from_the_room(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t y = 0, f = 0;
+
+    (void)state;
+    start_fixture(&w, 1, 16);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/f", 1, 0, &f), GVM_OK);
+    a->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create(&w, a, "/y", 1, 0, &y), GVM_OK);
+    lease_many(&w, a, 12);
+    drop_object(&w, a, "/f");
+    close_slot(&w, a, f);
+    assert_int_equal(chunks_there(&w, a, y), 0);
+    tick(&w, 200);
+    assert_int_equal(chunks_there(&w, a, y), 1);
+    end_fixture(&w);
+}
+
+static uint64_t ask_hot(fixture *w, actor *a, uint32_t slot)
+{
+    uint64_t chunks;
+
+    ask_with_hint(w, a, slot, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    assert_true(granted(a));
+    take(w, a, slot, GVM_LEASE_READ);
+    chunks = chunks_there(w, a, slot);
+    give(w, a, slot, GVM_LEASE_READ);
+    return chunks;
+}
+
+static void leased_objects_do_not_keep_others_from_what_is_worth_more(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t y = 0, u = 0;
+
+    (void)state;
+    start_fixture(&w, 13, 16);
+    a = join(&w, 1);
+    a->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create(&w, a, "/y", 1, 0, &y), GVM_OK);
+    a->create_flags = 0;
+    lease_many(&w, a, 12);
+    assert_int_equal(create(&w, a, "/u", 1, 0, &u), GVM_OK);
+    for (int i = 0; i < 4; i++)
+        map_object(&w, a, u);
+    assert_int_equal(ask_hot(&w, a, y), 1);
+    assert_int_equal(chunks_there(&w, a, u), 0);
+    end_fixture(&w);
+}
+
+static void object_is_a_victim_as_soon_as_its_lease_has_ended(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t y = 0, v = 0;
+
+    (void)state;
+    start_fixture(&w, 2, 8);
+    a = join(&w, 1);
+    a->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create(&w, a, "/y", 2, 0, &y), GVM_OK);
+    a->create_flags = 0;
+    assert_int_equal(create(&w, a, "/v", 2, 0, &v), GVM_OK);
+    acquire(&w, a, v, GVM_LEASE_READ);
+    assert_int_equal(ask_hot(&w, a, y), 0);
+    give(&w, a, v, GVM_LEASE_READ);
+    assert_int_equal(ask_hot(&w, a, y), 2);
+    end_fixture(&w);
+}
+
+/* Of /v, which is leased, and /u one is to go; all of /y is on the host. Looks how much of it two HOT leases find on the device. */
+static void bring_in_place_of_leased(uint32_t openings_of_leased, uint64_t first, uint64_t second)
 {
     fixture w;
     actor *a;
     uint32_t y = 0, v = 0, u = 0, openings;
     keep_object *leased;
-    uint64_t chunks;
 
     start_fixture(&w, 4, 8);
     a = join(&w, 1);
@@ -379,21 +467,18 @@ static uint64_t bring_in_place_of_leased(uint32_t openings_of_leased)
     openings = leased->opening_count;
     w.unchecked = true;
     leased->opening_count += openings_of_leased;
-    ask_with_hint(&w, a, y, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    assert_int_equal(ask_hot(&w, a, y), first);
+    assert_int_equal(ask_hot(&w, a, y), second);
     leased->opening_count = openings;
     w.unchecked = false;
-    assert_true(granted(a));
-    take(&w, a, y, GVM_LEASE_READ);
-    chunks = chunks_there(&w, a, y);
     end_fixture(&w);
-    return chunks;
 }
 
 static void plan_is_not_made_again_after_many_looks_at_openings(void **state)
 {
     (void)state;
-    assert_int_equal(bring_in_place_of_leased(0), 2);
-    assert_int_equal(bring_in_place_of_leased(KEEP_LOOKS_MAX / 2), 0);
+    bring_in_place_of_leased(0, 2, 2);
+    bring_in_place_of_leased(KEEP_LOOKS_MAX / 2, 0, 2);
 }
 
 int main(void)
@@ -412,6 +497,9 @@ int main(void)
         cmocka_unit_test(object_that_is_closed_awaits_no_move),
         cmocka_unit_test(leased_object_that_gains_most_does_not_keep_others_from_the_room),
         cmocka_unit_test(object_that_a_look_passed_over_gives_room_to_others),
+        cmocka_unit_test(leased_objects_that_gain_most_do_not_keep_others_from_the_room),
+        cmocka_unit_test(leased_objects_do_not_keep_others_from_what_is_worth_more),
+        cmocka_unit_test(object_is_a_victim_as_soon_as_its_lease_has_ended),
         cmocka_unit_test(plan_is_not_made_again_after_many_looks_at_openings),
     };
 

@@ -208,7 +208,7 @@ static void policy_plan_takes_no_more_than_it_brings(void **state)
     add_many(d, 0, 9, 10);
     add(d, 9, 10);
     rounds(d, 0, 10, 1);
-    d->items[9].pinned = true;
+    gvmi_policy_pin(d->policy, &d->items[9], true);
     d->items[10] = (gvmi_policy_item){.bytes = 100 * MIB, .unit_bytes = 64 * MIB};
     assert_int_equal(gvmi_policy_add(d->policy, &d->items[10]), GVM_OK);
     touch_as(d, 10, GVM_HINT_HOT);
@@ -591,13 +591,13 @@ static void policy_pinned_items_are_no_victims(void **state)
     (void)state;
     add_many(d, 0, 3, 50);
     rounds(d, 0, 2, 1);
-    d->items[0].pinned = true;
+    gvmi_policy_pin(d->policy, &d->items[0], true);
     touch_as(d, 2, GVM_HINT_HOT);
     assert_int_equal(resident_mib(d, 0, 1), 50);
     assert_int_equal(resident_mib(d, 1, 1), 0);
     assert_int_equal(gvmi_policy_plan_shrink(d->policy, UINT64_MAX, &plan), 50 * MIB);
     expect_victims(&plan, NULL);
-    d->items[2].pinned = true;
+    gvmi_policy_pin(d->policy, &d->items[2], true);
     assert_int_equal(gvmi_policy_plan_shrink(d->policy, 1, &plan), 0);
     assert_int_equal(plan.victim_count, 0);
     device_free(d);
@@ -699,7 +699,7 @@ static void policy_periodic_look_passes_over_pinned_items(void **state)
     add_many(d, 0, 2, 10);
     gvmi_policy_acquired(d->policy, &d->items[0], 5, GVM_HINT_NONE);
     gvmi_policy_acquired(d->policy, &d->items[1], 1, GVM_HINT_NONE);
-    d->items[0].pinned = true;
+    gvmi_policy_pin(d->policy, &d->items[0], true);
     assert_ptr_equal(gvmi_policy_plan_next(d->policy, d->budget, &plan), &d->items[1]);
     device_free(d);
 }
@@ -859,7 +859,7 @@ static void random_step(device *d, bool *there, int count, uint64_t *random)
         gvmi_policy_resize(d->policy, item, (r >> 8) % (64 * MIB));
         d->used += item->resident_bytes;
     } else if (r % 32 < 6) {
-        item->pinned = !item->pinned;
+        gvmi_policy_pin(d->policy, item, !item->pinned);
         item->moving = (r & 1 << 20) != 0;
     } else if (r % 32 == 6) {
         gvmi_policy_plan_shrink(d->policy, (r >> 8) % (128 * MIB), &plan);
