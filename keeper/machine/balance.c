@@ -51,17 +51,18 @@ void gvmi_keep_recall_wanted(gvmi_machine *m, keep_device *lender)
 
 /* ---- budgets, and what gains */
 
+/* What leaves the device need not be demoted, too; the rest does not wait for the answers of its clients. */
 static void demote_over_budget(gvmi_machine *m, keep_device *device)
 {
+    keep_place *place = &device->place;
     gvmi_policy_plan plan;
-    uint64_t over_bytes = device->place.used_bytes - device->place.budget_bytes;
+    uint64_t over_bytes = place->used_bytes - place->budget_bytes;
 
-    over_bytes -= gvmi_keep_trim(
-        m, &device->place,
-        device->place.free_bytes > over_bytes ? device->place.free_bytes - over_bytes : 0);
-    if (device->place.used_bytes <= device->place.budget_bytes)
+    (void)gvmi_keep_trim(m, place, place->free_bytes > over_bytes ? place->free_bytes - over_bytes : 0);
+    if (place->used_bytes <= place->budget_bytes + device->leaving_bytes)
         return;
-    if (device->place.lent_bytes > 0) {
+    over_bytes = place->used_bytes - place->budget_bytes - device->leaving_bytes;
+    if (place->lent_bytes > 0) {
         const uint64_t recalled_bytes = recall(m, device, over_bytes);
 
         if (recalled_bytes >= over_bytes)
@@ -119,11 +120,9 @@ void gvmi_keep_rebalance(gvmi_machine *m)
         keep_device *device = &m->devices[d];
 
         gvmi_keep_look_at_lender(m, device);
-        if (device->first_room != NULL || device->leaving_bytes > 0)
-            continue;
         if (device->place.used_bytes > device->place.budget_bytes)
             demote_over_budget(m, device);
-        else if (!promote_planned(m, device))
+        else if (device->first_room == NULL && device->leaving_bytes == 0 && !promote_planned(m, device))
             lend_planned(m, device);
     }
 }

@@ -481,6 +481,38 @@ static void plan_is_not_made_again_after_many_looks_at_openings(void **state)
     bring_in_place_of_leased(KEEP_LOOKS_MAX / 2, 0, 2);
 }
 
+static void lower_budget_does_not_wait_for_what_leaves_the_device(void **state)
+{
+    fixture w;
+    actor *a, *b;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_fixture(&w, 4, 8);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &x), GVM_OK);
+    map_object(&w, a, x);
+    assert_int_equal(create(&w, b, "/y", 3, 0, &y), GVM_OK);
+    map_object(&w, b, y);
+    a->deaf = true;
+    begin_evict(&w, a, "/x");
+    assert_int_equal(w.machine->devices[0].leaving_bytes, CHUNK);
+    gvmi_machine_driver_memory(w.machine, 0, 0, 0, 3 * CHUNK);
+    tick(&w, 200);
+    assert_int_equal(chunks_there(&w, b, y), 3); /* what leaves is enough */
+    gvmi_machine_driver_memory(w.machine, 0, 0, 0, 2 * CHUNK);
+    tick(&w, 200);
+    assert_int_equal(chunks_there(&w, b, y), 2);
+    tick(&w, 200);
+    assert_int_equal(chunks_there(&w, b, y), 2);
+    a->deaf = false;
+    say_mapped(&w, a, a->map);
+    tick(&w, 200);
+    assert_int_equal(w.machine->devices[0].place.used_bytes, 2 * CHUNK);
+    end_fixture(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -501,6 +533,7 @@ int main(void)
         cmocka_unit_test(leased_objects_do_not_keep_others_from_what_is_worth_more),
         cmocka_unit_test(object_is_a_victim_as_soon_as_its_lease_has_ended),
         cmocka_unit_test(plan_is_not_made_again_after_many_looks_at_openings),
+        cmocka_unit_test(lower_budget_does_not_wait_for_what_leaves_the_device),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
