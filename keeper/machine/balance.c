@@ -21,12 +21,12 @@ static bool has_place(const gvmi_machine *m, const keep_object *object)
 /* Begins to move so many bytes of chunks, or as many as can be, out of what the device lends. Returns how many. */
 static uint64_t recall(gvmi_machine *m, keep_device *lender, uint64_t bytes)
 {
+    keep_object *object = m->borrowers;
     uint64_t begun_bytes = 0, looks = 0;
 
     gvmi_keep_unsettle_lender(m, lender);
-    for (keep_object *object = m->borrowers;
-         object != NULL && begun_bytes < bytes && looks < KEEP_LOOKS_MAX;
-         object = object->borrowers_next) {
+    for (; object != NULL && begun_bytes < bytes && looks < KEEP_LOOKS_MAX;
+         object = gvmi_keep_next_borrower(m, object)) {
         bool host_full = false; /* another object's device may have room */
 
         looks += 1 + object->opening_count;
@@ -37,6 +37,8 @@ static uint64_t recall(gvmi_machine *m, keep_device *lender, uint64_t bytes)
         begun_bytes += gvmi_keep_recall_chunks(m, object, lender, bytes - begun_bytes, &host_full);
         gvmi_keep_mark(m, object); /* ends the freeze at once if nothing could be begun */
     }
+    if (object != NULL && begun_bytes < bytes)
+        m->borrowers = object;
     lender->recall_short = lender->recall_short || begun_bytes < bytes;
     return begun_bytes;
 }

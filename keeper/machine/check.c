@@ -1,7 +1,7 @@
 /* The invariants of keeper/machine/state.h, walked. For tests and slow asserts. */
 #include <string.h>
 
-#include "keeper/machine/state.h"
+#include "keeper/machine/lend.h"
 
 /* I2: what the frames of a place add up to. */
 static bool check_place(const gvmi_machine *m, const keep_place *place)
@@ -171,8 +171,11 @@ static bool check_lending(const gvmi_machine *m)
 {
     uint32_t borrowers = 0, listed = 0;
 
-    for (const keep_object *o = m->borrowers; o != NULL; o = o->borrowers_next)
-        listed += o->lent_chunks > 0;
+    for (const keep_object *o = m->borrowers; o != NULL; o = gvmi_keep_next_borrower(m, o)) {
+        if (o->lent_chunks == 0 || o->borrowers_next->borrowers_prev != o)
+            return false;
+        listed++;
+    }
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
         borrowers += o->lent_chunks > 0;
     for (uint32_t d = 0; d < m->config.device_count; d++) {

@@ -141,19 +141,26 @@ static recall_room find_recall_room(const gvmi_machine *m)
     return room;
 }
 
-uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *device, uint64_t wanted_bytes)
+keep_object *gvmi_keep_next_borrower(const gvmi_machine *m, const keep_object *object)
+{
+    return object->borrowers_next != m->borrowers ? object->borrowers_next : NULL;
+}
+
+uint64_t gvmi_keep_own_room_bytes(gvmi_machine *m, const keep_device *device, uint64_t wanted_bytes)
 {
     const keep_place *place = &device->place;
     const uint64_t most_bytes = place->budget_bytes > wanted_bytes ? place->budget_bytes - wanted_bytes
                                                                    : 0;
-    uint64_t taken_bytes = place->used_bytes - place->free_bytes, looks = 0;
+    const uint64_t before_bytes = place->used_bytes - place->free_bytes;
+    keep_object *o = m->borrowers;
+    uint64_t taken_bytes = before_bytes, looks = 0;
     recall_room room;
 
     if (place->lent_bytes == 0 || device->recall_short)
         return gvmi_keep_room_bytes(place);
     room = find_recall_room(m);
-    for (const keep_object *o = m->borrowers;
-         o != NULL && taken_bytes > most_bytes && looks < KEEP_LOOKS_MAX; o = o->borrowers_next) {
+    for (; o != NULL && taken_bytes > most_bytes && looks < KEEP_LOOKS_MAX;
+         o = gvmi_keep_next_borrower(m, o)) {
         const uint64_t bytes = gvmi_keep_recallable_bytes(o, device);
         uint64_t in_bytes = 0;
 
@@ -162,6 +169,8 @@ uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *devi
             in_bytes = take_room(o, bytes, &room.devices_bytes[o->device]);
         taken_bytes -= in_bytes + take_room(o, bytes - in_bytes, &room.host_bytes);
     }
+    if (o != NULL && taken_bytes == before_bytes && taken_bytes > most_bytes)
+        m->borrowers = o; /* else the recall is to come to what was found */
     return place->budget_bytes > taken_bytes ? place->budget_bytes - taken_bytes : 0;
 }
 
@@ -173,7 +182,7 @@ bool gvmi_keep_lends_to_moving(const gvmi_machine *m, const keep_device *device)
     for (uint64_t looks = 0; object != NULL && looks < KEEP_LOOKS_MAX; looks++) {
         if (object->lease_state == KEEP_FROZEN && object->lent_by[device->place.device] > 0)
             return true;
-        object = object->borrowers_next;
+        object = gvmi_keep_next_borrower(m, object);
     }
     return false;
 }

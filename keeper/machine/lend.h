@@ -20,11 +20,13 @@ void gvmi_keep_look_at_lender(gvmi_machine *m, keep_device *lender);
 void gvmi_keep_unsettle_lender(gvmi_machine *m, keep_device *lender);
 /* What the object's device and its lenders have together. */
 uint64_t gvmi_keep_reach_bytes(const gvmi_machine *m, const keep_object *object);
+/* Behind this one in the ring of those that have some; NULL: it was the last. A walk that ends after many looks, and has found nothing, has the
+ * next one begin where it ended, so that the objects before it hide no others. */
+keep_object *gvmi_keep_next_borrower(const gvmi_machine *m, const keep_object *object);
 /* What the device lends to the object, if nobody has a lease there; its room, with what can be recalled until
  * there is as much as wanted. */
 uint64_t gvmi_keep_recallable_bytes(const keep_object *object, const keep_device *lender);
-uint64_t gvmi_keep_own_room_bytes(const gvmi_machine *m, const keep_device *device,
-                                  uint64_t wanted_bytes);
+uint64_t gvmi_keep_own_room_bytes(gvmi_machine *m, const keep_device *device, uint64_t wanted_bytes);
 /* Do chunks of an object move that has some of what it lends? When they have ended to, that can be recalled. */
 bool gvmi_keep_lends_to_moving(const gvmi_machine *m, const keep_device *device);
 

@@ -198,21 +198,22 @@ static bool has_room(const keep_place *place, uint64_t bytes)
 
 static void list_borrower(gvmi_machine *m, keep_object *object)
 {
-    object->borrowers_prev = NULL;
-    object->borrowers_next = m->borrowers;
-    if (m->borrowers != NULL)
-        m->borrowers->borrowers_prev = object;
+    keep_object *next = m->borrowers != NULL ? m->borrowers : object;
+    keep_object *prev = m->borrowers != NULL ? next->borrowers_prev : object;
+
+    object->borrowers_prev = prev;
+    object->borrowers_next = next;
+    prev->borrowers_next = object;
+    next->borrowers_prev = object;
     m->borrowers = object;
 }
 
 static void unlist_borrower(gvmi_machine *m, keep_object *object)
 {
-    if (object->borrowers_prev != NULL)
-        object->borrowers_prev->borrowers_next = object->borrowers_next;
-    else
-        m->borrowers = object->borrowers_next;
-    if (object->borrowers_next != NULL)
-        object->borrowers_next->borrowers_prev = object->borrowers_prev;
+    object->borrowers_prev->borrowers_next = object->borrowers_next;
+    object->borrowers_next->borrowers_prev = object->borrowers_prev;
+    if (m->borrowers == object)
+        m->borrowers = object->borrowers_next != object ? object->borrowers_next : NULL;
 }
 
 /* The chunk is where it is to be now. */

@@ -323,7 +323,7 @@ struct keep_object {
     uint32_t lent_chunks; /* of chunk_count, in memory that other devices lend */
     uint32_t lent_by[GVMI_DEVICES_MAX]; /* of them, by lender */
     bool in_failed; /* the last copy of one of them to its device: recalled ones go to the host until a request has one copied */
-    keep_object *borrowers_prev, *borrowers_next; /* while there are any */
+    keep_object *borrowers_prev, *borrowers_next; /* in the ring of those with lent_chunks */
     uint64_t unmapped_mark; /* the highest of its chunks, ended ones included */
     keep_object *duplicated_prev, *duplicated_next; /* while there are any */
     void *metadata;
@@ -555,7 +555,7 @@ struct gvmi_machine {
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
     uint64_t mapping_bytes;                /* host_bytes of all of them */
     keep_object *duplicated;               /* those with duplicate_chunks */
-    keep_object *borrowers;                /* those with lent_chunks */
+    keep_object *borrowers;                /* where walks of that ring begin (lend.h) */
     keep_wait *thaw_waits;                 /* those that await one */
     void *names, *links;                   /* tsearch(3) */
     keep_links *ended_links;               /* to be freed */

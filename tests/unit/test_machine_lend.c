@@ -340,6 +340,69 @@ static void object_that_is_large_and_has_nowhere_to_go_does_not_hide_others_from
     end_fixture(&w);
 }
 
+static void object_with_many_openings_does_not_hide_others_from_a_recall(void **state)
+{
+    fixture w;
+    actor *a;
+    keep_object *many;
+    uint32_t x = 0, y = 0, v = 0, openings;
+
+    (void)state;
+    start_lending(&w, 4, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 6, 0, &x), GVM_OK);
+    acquire(&w, a, x, GVM_LEASE_READ); /* so that it stays */
+    assert_int_equal(create(&w, a, "/v", 2, 0, &v), GVM_OK);
+    acquire(&w, a, v, GVM_LEASE_READ);
+    give(&w, a, x, GVM_LEASE_READ);
+    check_places(&w, a, x, 4, 2, 0);
+    check_places(&w, a, v, 0, 2, 0);
+    many = w.machine->borrowers;
+    assert_string_equal(many->name, "/v");
+    openings = many->opening_count;
+    w.unchecked = true;
+    many->opening_count += KEEP_LOOKS_MAX;
+    assert_int_equal(create_on_second(&w, a, "/y", 6, &y), GVM_OK);
+    for (int i = 0; i < 8; i++) /* a look takes several */
+        tick(&w, 200);
+    many->opening_count = openings;
+    w.unchecked = false;
+    check_places(&w, a, y, 6, 0, 0);
+    check_places(&w, a, x, 4, 0, 2);
+    check_places(&w, a, v, 0, 2, 0);
+    end_fixture(&w);
+}
+
+/* The same where a lower budget has it recalled. */
+static void object_with_many_openings_does_not_hide_others_from_a_lower_budget(void **state)
+{
+    fixture w;
+    actor *a;
+    keep_object *many;
+    uint32_t x = 0, v = 0, openings;
+
+    (void)state;
+    start_lending(&w, 4, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 6, 0, &x), GVM_OK);
+    acquire(&w, a, x, GVM_LEASE_READ);
+    assert_int_equal(create(&w, a, "/v", 2, 0, &v), GVM_OK);
+    acquire(&w, a, v, GVM_LEASE_READ);
+    give(&w, a, x, GVM_LEASE_READ);
+    many = w.machine->borrowers;
+    openings = many->opening_count;
+    w.unchecked = true;
+    many->opening_count += KEEP_LOOKS_MAX;
+    gvmi_machine_driver_memory(w.machine, 1, CHUNK, 8 * CHUNK, 2 * CHUNK);
+    for (int i = 0; i < 8; i++)
+        tick(&w, 200);
+    many->opening_count = openings;
+    w.unchecked = false;
+    check_places(&w, a, x, 4, 0, 2);
+    check_places(&w, a, v, 0, 2, 0);
+    end_fixture(&w);
+}
+
 /* Each device lends the other one two chunks, and there is no host memory: nothing can be exchanged. */
 /* It moves to the host what it has on its own device, and has lent memory meanwhile. */
 static void hot_request_waits_for_an_object_that_moves_and_has_lent_memory(void **state)
@@ -877,6 +940,8 @@ int main(void)
         cmocka_unit_test(leased_chunk_is_not_recalled_and_nobody_waits_for_it),
         cmocka_unit_test(recall_without_room_anywhere_ends),
         cmocka_unit_test(object_that_is_large_and_leased_does_not_hide_others_from_a_recall),
+        cmocka_unit_test(object_with_many_openings_does_not_hide_others_from_a_recall),
+        cmocka_unit_test(object_with_many_openings_does_not_hide_others_from_a_lower_budget),
         cmocka_unit_test(object_that_is_large_and_has_nowhere_to_go_does_not_hide_others_from_a_recall),
         cmocka_unit_test(hot_request_waits_for_an_object_that_moves_and_has_lent_memory),
         cmocka_unit_test(lent_memory_is_counted_as_room_as_far_as_it_is_wanted),
