@@ -401,6 +401,7 @@ static bool check_user(const gvmi_machine *m, const keep_user *user)
             taken[KEEP_GROWTHS] += growth->user == user;
         if (o->user == user) {
             taken[KEEP_OBJECTS]++;
+            taken[KEEP_ADDRESSES] += o->proposed ? o->reserve_bytes : 0;
             taken[KEEP_LINKS] += o->links != NULL ? o->links->count : 0;
             used_bytes += o->chunk_count * o->chunk_bytes;
             if (o->growth != NULL && o->growth->started)

@@ -361,6 +361,8 @@ void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
         gvmi_keep_violated(m, client, "an object beyond the last address");
     } else if (body->serial == 0) {
         if (!opening->object->homed && opening->object->creator == client->number) {
+            if (body->address != opening->object->home_address)
+                gvmi_keep_end_proposal(m, opening->object);
             opening->object->home_address = body->address;
             opening->object->homed = true;
         }

@@ -83,14 +83,19 @@ static uint64_t next_random(gvmi_machine *m)
 static bool is_proposed(const gvmi_machine *m, uint64_t address, uint64_t bytes)
 {
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
-        if (o->home_address < address + bytes && address < o->home_address + o->reserve_bytes)
+        if (o->proposed && o->home_address < address + bytes &&
+            address < o->home_address + o->reserve_bytes)
             return true;
     return false;
 }
 
-/* Where all processes can have the object: addresses that no other object of the keeper has. 0: none. */
-static uint64_t propose_address(gvmi_machine *m, uint64_t reserve_bytes, uint64_t chunk_bytes)
+/* Where all processes can have the object: addresses that were proposed for no other object of the keeper. 0: none, or too few would be
+ * left: fewer than its user has then (the keeper's own, and root: than the object has). */
+static uint64_t propose_address(gvmi_machine *m, const keep_user *user, uint64_t reserve_bytes,
+                                uint64_t chunk_bytes)
 {
+    if (!gvmi_keep_may_take(m, user, KEEP_ADDRESSES, 2 * reserve_bytes))
+        return 0;
     for (int i = 0; i < ADDRESS_TRIES && reserve_bytes < GVMI_OBJECT_RANGE_BYTES; i++) {
         const uint64_t offset = next_random(m) % (GVMI_OBJECT_RANGE_BYTES - reserve_bytes);
         const uint64_t address = GVMI_OBJECT_RANGE_ADDRESS + gvmi_round_down(offset, chunk_bytes);
@@ -111,7 +116,7 @@ static keep_object *new_object(gvmi_machine *m, keep_client *client, uint32_t de
         return NULL;
     object->chunk_bytes = chunk_bytes;
     object->reserve_bytes = reserve_bytes;
-    object->home_address = propose_address(m, reserve_bytes, chunk_bytes);
+    object->home_address = propose_address(m, client->user, reserve_bytes, chunk_bytes);
     object->item.unit_bytes = chunk_bytes;
     if (gvmi_policy_add(m->devices[device].policy, &object->item) != GVM_OK) {
         free(object);
@@ -132,6 +137,9 @@ static keep_object *new_object(gvmi_machine *m, keep_client *client, uint32_t de
         .uid = client->who.uid, .gid = client->who.gid, .mode = body->mode != 0 ? body->mode : 0600};
     object->user = client->user;
     gvmi_keep_take(m, object->user, KEEP_OBJECTS, 1);
+    object->proposed = object->home_address != 0;
+    if (object->proposed)
+        gvmi_keep_take(m, object->user, KEEP_ADDRESSES, reserve_bytes);
     object->generation = 1;
     object->next = m->objects;
     if (m->objects != NULL)
@@ -193,6 +201,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
         m->objects = object->next;
     if (object->next != NULL)
         object->next->prev = object->prev;
+    gvmi_keep_end_proposal(m, object);
     gvmi_keep_give(m, object->user, KEEP_OBJECTS, 1);
     while (object->growth != NULL) {
         keep_growth *growth = object->growth;

@@ -147,6 +147,7 @@ typedef enum keep_lease_event {
     X(WAITS, KEEP_WAITS_MAX, 2048, "requests that wait for a lease", "wait for some of them") \
     X(GROWTHS, KEEP_GROWTHS_MAX, 2048, "growths under way", "wait for some of them") \
     X(SNAPSHOTS, KEEP_SNAPSHOTS_MAX, 64, "snapshots to be made or read", "wait for some of them") \
+    X(ADDRESSES, GVMI_OBJECT_RANGE_BYTES, 6ull << 40, "bytes of addresses", "close some objects") \
     X(QUEUED_BYTES, KEEP_QUEUED_BYTES_MAX, 32ull << 20, "bytes to be read", "read them")
 /* clang-format on */
 
@@ -304,6 +305,7 @@ struct keep_object {
     bool untracked;   /* who reads may write: no copy is clean once somebody may read */
     bool on_host;     /* new chunks are host memory where there is room */
     bool homed;       /* home_address is where its creator has it */
+    bool proposed;    /* home_address is what was proposed: no other object's is to overlap it */
     bool fenced;      /* clients that were cut off may still write to it: no lease is granted */
     bool fence_waits; /* for room, or for their end: not to be tried again before the next look */
     bool fence_logged; /* that was logged */
@@ -685,6 +687,8 @@ void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_allowa
 /* The same, as the reply. */
 void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t request,
                                keep_allowance allowance);
+/* Of addresses: others may have them. */
+void gvmi_keep_end_proposal(gvmi_machine *m, keep_object *object);
 bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client);
 /* A user whose clients are restricted from the start. */
 bool gvmi_keep_is_restricted(const gvmi_machine *m, uint32_t uid);

@@ -204,6 +204,14 @@ void gvmi_keep_give(gvmi_machine *m, keep_user *user, keep_allowance allowance, 
     gvmi_keep_end_user(m, user);
 }
 
+void gvmi_keep_end_proposal(gvmi_machine *m, keep_object *object)
+{
+    if (!object->proposed)
+        return;
+    object->proposed = false;
+    gvmi_keep_give(m, object->user, KEEP_ADDRESSES, object->reserve_bytes);
+}
+
 void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
                        char text[GVMI_WIRE_TEXT_BYTES])
 {

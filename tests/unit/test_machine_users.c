@@ -3,6 +3,7 @@
  * What an operation costs is shown by what it looks at, not by time. */
 #include <sys/mman.h>
 
+#include "base/size.h"
 #include "keeper/protocol/snapshot.h"
 #include "tests/unit/machine_fixture.h"
 
@@ -104,6 +105,83 @@ static void objects_of_greedy_users_leave_some_for_the_next(void **state)
     assert_int_equal(create_all(&w, c), 7);
     assert_int_equal(create_all(&w, root), 7 + 8);
     assert_int_equal(gvmi_machine_check(w.machine), true);
+    end_fixture(&w);
+}
+
+/* Creates an object of so many TiB of addresses, without memory. Returns what was proposed. */
+static uint64_t propose(fixture *w, actor *a, uint64_t tib)
+{
+    a->create_chunk_bytes = GVMI_GIB;
+    assert_int_equal(create_of(w, a, "", tib << 10, 0, 0, 0), GVM_OK);
+    a->create_chunk_bytes = 0;
+    return last(a)->body.OPENED.home_address;
+}
+
+static void say_address(fixture *w, actor *a, uint64_t address)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
+    m.body.MAPPED = (gvmi_wire_mapped){.slot = a->slot, .address = address};
+    say(w, a, &m); /* of the latest */
+}
+
+/* 48 TiB, 6 of them for the keeper's own user and root. */
+static void addresses_of_greedy_users_leave_some_for_the_next(void **state)
+{
+    fixture w;
+    actor *a, *b, *root;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    root = join(&w, 0);
+    assert_int_equal(propose(&w, a, 46), 0);
+    assert_int_equal(propose(&w, a, 22), 0);
+    assert_int_not_equal(propose(&w, a, 20), 0);
+    assert_int_equal(propose(&w, a, 2), 0);
+    close_slot(&w, a, a->slot);
+    assert_int_not_equal(propose(&w, b, 4), 0);
+    assert_int_equal(propose(&w, b, 9), 0);
+    assert_int_equal(propose(&w, root, 13), 0);
+    assert_int_not_equal(propose(&w, root, 1), 0);
+    leave(&w, a);
+    assert_int_equal(w.machine->taken[KEEP_ADDRESSES], (uint64_t)5 << 40);
+    end_fixture(&w);
+}
+
+static void addresses_that_a_creator_does_not_take_are_proposed_for_others(void **state)
+{
+    fixture w;
+    actor *a;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_not_equal(propose(&w, a, 20), 0);
+    say_address(&w, a, last(a)->body.OPENED.home_address);
+    assert_int_equal(propose(&w, a, 20), 0);
+    say_address(&w, a, 77 * CHUNK);
+    close_slot(&w, a, 0);
+    assert_int_not_equal(propose(&w, a, 20), 0);
+    say_address(&w, a, 77 * CHUNK);
+    assert_int_not_equal(propose(&w, a, 20), 0);
+    end_fixture(&w);
+}
+
+static void addresses_that_a_creator_names_are_not_kept_from_others(void **state)
+{
+    fixture w;
+    actor *a;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(propose(&w, a, 60), 0);
+    assert_int_not_equal(propose(&w, join(&w, 2), 1), 0); /* wherever the first may have it */
+    say_address(&w, a, GVMI_OBJECT_RANGE_ADDRESS);
+    assert_int_not_equal(propose(&w, join(&w, 2), 1), 0);
     end_fixture(&w);
 }
 
@@ -751,6 +829,9 @@ int main(void)
         cmocka_unit_test(connection_beyond_the_allowance_gets_an_error_with_the_limit),
         cmocka_unit_test(connections_of_a_small_keeper_are_not_all_reserved),
         cmocka_unit_test(objects_of_greedy_users_leave_some_for_the_next),
+        cmocka_unit_test(addresses_of_greedy_users_leave_some_for_the_next),
+        cmocka_unit_test(addresses_that_a_creator_does_not_take_are_proposed_for_others),
+        cmocka_unit_test(addresses_that_a_creator_names_are_not_kept_from_others),
         cmocka_unit_test(object_that_outlives_its_creator_counts_as_its_owners),
         cmocka_unit_test(account_that_counts_nothing_is_freed),
         cmocka_unit_test(growths_that_wait_are_bounded_and_answered_in_order),
