@@ -2,8 +2,8 @@
  *
  * I1  table[n] is NULL or a frame with number n; no two frames have the same place in a pool.
  * I2  a pool's free list names the places that no frame has, dropped and unreaped ones included.
- * I3  bytes[d][t] is what the frames of device d and tier t take, dropped and unreaped ones included; while changing[d] > 0
- *     threads are making device memory of some, or giving it back, and bytes[d] has that, too.
+ * I3  bytes[d] is what device d's frames of device memory take, dropped and unreaped ones included; while changing[d] > 0
+ *     threads are making memory of some, or giving it back, and bytes[d] has that, too.
  * Lock: rank FRAMES for the table, the lists and the figures; the driver is called outside.
  */
 #include "keeper/server/frame.h"
@@ -53,7 +53,7 @@ struct gvmi_frames {
     pool *pools;
     frame *dropped[TIERS];
     uint32_t reapers[TIERS]; /* threads that give memory of the tier back just now */
-    uint64_t bytes[GVMI_DEVICES_MAX][TIERS];
+    uint64_t bytes[GVMI_DEVICES_MAX];
     uint32_t changing[GVMI_DEVICES_MAX]; /* threads that make, or give back, memory on the device just now */
     uint64_t changes[GVMI_DEVICES_MAX]; /* that they have begun */
 };
@@ -132,6 +132,14 @@ static pool *find_frame_pool_locked(const gvmi_frames *frames, const gvmi_frame_
     return p;
 }
 
+static void count_bytes_locked(gvmi_frames *frames, const pool *p, bool more)
+{
+    uint64_t *bytes = &frames->bytes[p->device];
+
+    if (p->tier == GVM_TIER_DEVICE)
+        *bytes = more ? *bytes + p->frame_bytes : *bytes - p->frame_bytes;
+}
+
 /* What the device has free, and bytes, fit again when it ends. */
 static void begin_change_locked(gvmi_frames *frames, const pool *p)
 {
@@ -168,7 +176,7 @@ static gvm_status take_place(gvmi_frames *frames, const gvmi_frame_spec *spec, f
     f->pool = p;
     f->place = p->free[--p->free_count];
     f->address = p->buffer->address + f->place * p->frame_bytes;
-    frames->bytes[p->device][p->tier] += p->frame_bytes;
+    count_bytes_locked(frames, p, true);
     begin_change_locked(frames, p);
     gvmi_unlock(&frames->lock);
     return GVM_OK;
@@ -179,7 +187,7 @@ static void release_frame_place_locked(gvmi_frames *frames, const frame *f)
     pool *p = f->pool;
 
     p->free[p->free_count++] = f->place;
-    frames->bytes[p->device][p->tier] -= p->frame_bytes;
+    count_bytes_locked(frames, p, false);
 }
 
 /* ---- memory */
@@ -413,16 +421,6 @@ gvmi_fd *gvmi_frames_fd(gvmi_frames *frames, uint32_t number)
     return fd;
 }
 
-uint64_t gvmi_frames_bytes(gvmi_frames *frames, uint32_t device, uint32_t tier)
-{
-    uint64_t bytes;
-
-    gvmi_lock(&frames->lock);
-    bytes = frames->bytes[device][tier];
-    gvmi_unlock(&frames->lock);
-    return bytes;
-}
-
 /* Waits until no thread makes memory on the device, or gives some back. Returns how often one has begun to. */
 static uint64_t await_unchanging(gvmi_frames *frames, uint32_t device)
 {
@@ -450,7 +448,7 @@ gvm_status gvmi_frames_query(gvmi_frames *frames, uint32_t device, gvmi_device_m
                                     frames->devices[device]->info.ordinal);
         *out = (gvmi_device_memory){.free_bytes = free_bytes, .total_bytes = total_bytes};
         gvmi_lock(&frames->lock);
-        out->frame_bytes = frames->bytes[device][GVM_TIER_DEVICE];
+        out->frame_bytes = frames->bytes[device];
         fits = frames->changes[device] == changes;
         gvmi_unlock(&frames->lock);
     }

@@ -60,9 +60,6 @@ uint64_t gvmi_frames_address(gvmi_frames *frames, uint32_t number);
 /* A reference to a frame's fd; NULL: there is no such frame. */
 gvmi_fd *gvmi_frames_fd(gvmi_frames *frames, uint32_t number);
 
-/* What frames of a device and tier take, those included that are not reaped yet. */
-uint64_t gvmi_frames_bytes(gvmi_frames *frames, uint32_t device, uint32_t tier);
-
 /* What the driver says of the device, which is current, and what frames take of it then: frames of one device are made, and reaped,
  * by threads of others, too. Waits for those that do so just now. Where they begin anew each time that it looks, it reports what it found
  * last.
