@@ -165,8 +165,7 @@ static void note_device_lost(gvm_keeper *server, const gvmi_job *job)
 static uint64_t budget_now(const gvm_keeper *server, const gvmi_job *job)
 {
     const uint64_t budget_bytes = server->config.devices[job->device].budget_bytes;
-    const uint64_t reach_bytes = job->memory.frame_bytes + job->memory.free_bytes +
-                                 gvmi_machine_held_bytes(server->machine, job->device);
+    const uint64_t reach_bytes = job->memory.frame_bytes + job->memory.free_bytes + job->held_bytes;
 
     if (server->driver_free_bytes == 0)
         return budget_bytes;
@@ -177,6 +176,20 @@ static uint64_t budget_now(const gvm_keeper *server, const gvmi_job *job)
                : budget_bytes;
 }
 
+/* What clients held when this was asked for was dropped before, and is not among the frames. If it has changed since, the
+ * driver may have counted it as free or as taken: the next look asks again. */
+static void finish_query(gvm_keeper *server, const gvmi_job *job)
+{
+    const uint64_t budget_bytes = budget_now(server, job);
+
+    if (job->status != GVM_OK ||
+        job->held_bytes != gvmi_machine_held_bytes(server->machine, job->device))
+        return;
+    log_budget(server, job, budget_bytes);
+    gvmi_machine_driver_memory(server->machine, job->device, job->memory.free_bytes,
+                               job->memory.total_bytes, budget_bytes);
+}
+
 static void finish_job(gvm_keeper *server, const gvmi_job *job)
 {
     if (job->status == GVM_E_LOST)
@@ -185,13 +198,7 @@ static void finish_job(gvm_keeper *server, const gvmi_job *job)
         log_job(server, job);
     switch (job->kind) {
     case GVMI_JOB_ACTION: gvmi_machine_job_done(server->machine, job->number, job->status); break;
-    case GVMI_JOB_QUERY:
-        if (job->status == GVM_OK) {
-            log_budget(server, job, budget_now(server, job));
-            gvmi_machine_driver_memory(server->machine, job->device, job->memory.free_bytes,
-                                       job->memory.total_bytes, budget_now(server, job));
-        }
-        break;
+    case GVMI_JOB_QUERY: finish_query(server, job); break;
     case GVMI_JOB_REAP: break;
     }
     gvmi_server_act(server);

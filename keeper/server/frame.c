@@ -438,6 +438,7 @@ gvm_status gvmi_frames_query(gvmi_frames *frames, uint32_t device, gvmi_device_m
 {
     bool fits = false;
 
+    gvmi_frames_reap(frames, GVM_TIER_DEVICE);
     for (unsigned i = 0; i < QUERIES_MAX && !fits; i++) {
         const uint64_t changes = await_unchanging(frames, device);
         size_t free_bytes = 0, total_bytes = 0;

@@ -20,7 +20,7 @@
 
 typedef struct gvmi_frames gvmi_frames;
 
-/* Of a device; frame_bytes: what frames take of it, those included that are not reaped yet. */
+/* Of a device; frame_bytes: what frames take of it. */
 typedef struct gvmi_device_memory {
     uint64_t free_bytes, total_bytes, frame_bytes;
 } gvmi_device_memory;
@@ -60,9 +60,9 @@ uint64_t gvmi_frames_address(gvmi_frames *frames, uint32_t number);
 /* A reference to a frame's fd; NULL: there is no such frame. */
 gvmi_fd *gvmi_frames_fd(gvmi_frames *frames, uint32_t number);
 
-/* What the driver says of the device, which is current, and what frames take of it then: frames of one device are made, and reaped,
- * by threads of others, too. Waits for those that do so just now. Where they begin anew each time that it looks, it reports what it found
- * last.
+/* What the driver says of the device, which is current, and what frames take of it then, but for those that were dropped before, which
+ * are reaped first. Frames of one device are made, and reaped, by threads of others, too. Waits for those that do so just now. Where they
+ * begin anew each time that it looks, it reports what it found last.
  *
  * GVM_E_LOST, GVM_E_DRIVER */
 gvm_status gvmi_frames_query(gvmi_frames *frames, uint32_t device, gvmi_device_memory *out);

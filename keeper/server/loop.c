@@ -111,7 +111,7 @@ static void watch_connections(gvm_keeper *server)
 static void query_memory(gvm_keeper *server)
 {
     for (uint32_t i = 0; i < server->config.device_count; i++)
-        gvmi_mover_query(server->movers[i]);
+        gvmi_mover_query(server->movers[i], gvmi_machine_held_bytes(server->machine, i));
     server->query_ns = server->now_ns + (server->connections != NULL || server->driver_free_bytes > 0
                                              ? QUERY_NS
                                              : QUERY_IDLE_NS);

@@ -296,8 +296,9 @@ static gvm_status do_job(lane *l, gvmi_job *job)
 {
     gvm_status status;
 
+    if (job->kind != GVMI_JOB_ACTION)
+        finish_ready_jobs(l); /* giving memory back takes long */
     if (job->kind == GVMI_JOB_REAP) {
-        finish_ready_jobs(l);
         gvmi_frames_reap(l->mover->frames, l->tier);
         return GVM_OK;
     }
@@ -532,20 +533,22 @@ gvm_status gvmi_mover_submit(gvmi_mover *mover, const gvmi_action *action)
 }
 
 /* One of those that a mover has one of. */
-static void submit_own(gvmi_mover *mover, uint32_t tier, gvmi_job *job, gvmi_job_kind kind)
+static void submit_own(gvmi_mover *mover, uint32_t tier, gvmi_job *job, gvmi_job_kind kind,
+                       uint64_t held_bytes)
 {
     if (job->busy)
         return;
-    *job = (gvmi_job){.kind = kind, .busy = true, .device = mover->index, .to.tier = tier};
+    *job = (gvmi_job){
+        .kind = kind, .busy = true, .device = mover->index, .to.tier = tier, .held_bytes = held_bytes};
     lane_add(lane_of(mover, tier), job);
 }
 
-void gvmi_mover_query(gvmi_mover *mover)
+void gvmi_mover_query(gvmi_mover *mover, uint64_t held_bytes)
 {
-    submit_own(mover, GVM_TIER_DEVICE, &mover->query, GVMI_JOB_QUERY);
+    submit_own(mover, GVM_TIER_DEVICE, &mover->query, GVMI_JOB_QUERY, held_bytes);
 }
 
 void gvmi_mover_reap(gvmi_mover *mover, uint32_t tier)
 {
-    submit_own(mover, tier, &lane_of(mover, tier)->reap, GVMI_JOB_REAP);
+    submit_own(mover, tier, &lane_of(mover, tier)->reap, GVMI_JOB_REAP, 0);
 }

@@ -40,7 +40,9 @@ typedef struct gvmi_job {
     uint64_t number;          /* the machine's */
     gvmi_frame_spec to, from; /* REAP: to.tier */
     uint32_t device;
-    gvmi_device_memory memory;               /* QUERY */
+    /* QUERY: what clients held of the device when it was submitted; what came of it */
+    uint64_t held_bytes;
+    gvmi_device_memory memory;
     char text[sizeof((gvm_error *)0)->text]; /* of a failure */
 } gvmi_job;
 
@@ -73,8 +75,8 @@ void gvmi_mover_stop(gvmi_mover *mover);
 /* Has a MAKE, COPY or ZERO done. GVM_E_NOMEM */
 gvm_status gvmi_mover_submit(gvmi_mover *mover, const gvmi_action *action);
 
-/* Has the free memory looked up, unless that is under way already. */
-void gvmi_mover_query(gvmi_mover *mover);
+/* Has the free memory looked up, unless that is under way already. held_bytes: what gvmi_machine_held_bytes() says now. */
+void gvmi_mover_query(gvmi_mover *mover, uint64_t held_bytes);
 
 /* Has dropped frames of a tier given back, unless that is under way already: when it is done, there may be
  * more of them. No job that waits is about a dropped frame. */

@@ -362,8 +362,8 @@ static int ask_memory(void *arg)
     ring = (struct pollfd){.fd = gvmi_done_fd(w.done), .events = POLLIN};
     CHILD_EXPECT(gvmi_frames_make(w.frames, &made) == GVM_OK);
     for (int round = 0; round < 3; round++) {
-        gvmi_mover_query(w.mover);
-        gvmi_mover_query(w.mover); /* once is enough */
+        gvmi_mover_query(w.mover, 0);
+        gvmi_mover_query(w.mover, 0); /* once is enough */
         CHILD_EXPECT(poll(&ring, 1, TIMEOUT_MS) == 1);
         job = gvmi_done_take(w.done);
         CHILD_EXPECT(job != NULL && job->next == NULL && job->kind == GVMI_JOB_QUERY);
@@ -371,7 +371,7 @@ static int ask_memory(void *arg)
         CHILD_EXPECT(job->memory.frame_bytes == FRAME && job->memory.free_bytes == w.free_bytes - FRAME);
         gvmi_done_release(job);
     }
-    gvmi_mover_query(w.mover); /* and is not waited for at the end */
+    gvmi_mover_query(w.mover, 0); /* and is not waited for at the end */
     return stop(&w);
 }
 
@@ -406,7 +406,7 @@ static CUresult query_meanwhile(CUmemGenericAllocationHandle *handle, size_t byt
 
     if (meanwhile.once) {
         meanwhile.once = false;
-        gvmi_mover_query(meanwhile.w->mover);
+        gvmi_mover_query(meanwhile.w->mover, 0);
         (void)poll(&ring, 1, 200); /* it is to wait for this call; how long it is let do so does not matter */
     }
     return meanwhile.real->cuMemCreate(handle, bytes, prop, flags);
@@ -440,7 +440,7 @@ static int ask_memory_that_changes(void *arg)
     meanwhile.altered.cuMemCreate = query_meanwhile;
     gvmi_cu = &meanwhile.altered;
     meanwhile.once = true;
-    gvmi_mover_query(w.mover);
+    gvmi_mover_query(w.mover, 0);
     CHILD_EXPECT(query_fits(&w, 2 * FRAME));
     meanwhile.altered.cuMemGetInfo = meanwhile.real->cuMemGetInfo;
     meanwhile.once = true;
@@ -451,6 +451,25 @@ static int ask_memory_that_changes(void *arg)
 }
 
 CHILD_TEST(memory_asked_for_fits_what_is_made_meanwhile, ask_memory_that_changes)
+
+/* A client may hold it: then it is counted as held, and nowhere else. */
+static int ask_memory_after_a_drop(void *arg)
+{
+    const gvmi_frame_spec made[] = {spec(1, GVM_TIER_DEVICE), spec(2, GVM_TIER_DEVICE)};
+    fixture w;
+
+    (void)arg;
+    if (start(&w, INT32_MAX) != 0)
+        return 1;
+    for (unsigned i = 0; i < 2; i++)
+        CHILD_EXPECT(gvmi_frames_make(w.frames, &made[i]) == GVM_OK);
+    CHILD_EXPECT(gvmi_frames_drop(w.frames, 1));
+    gvmi_mover_query(w.mover, 0);
+    CHILD_EXPECT(query_fits(&w, FRAME));
+    return stop(&w);
+}
+
+CHILD_TEST(memory_asked_for_has_no_frames_that_were_dropped, ask_memory_after_a_drop)
 
 int main(void)
 {
@@ -463,6 +482,7 @@ int main(void)
         cmocka_unit_test(frames_dropped_and_made_at_once_fit),
         cmocka_unit_test(memory_asked_for_is_reported_once),
         cmocka_unit_test(memory_asked_for_fits_what_is_made_meanwhile),
+        cmocka_unit_test(memory_asked_for_has_no_frames_that_were_dropped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

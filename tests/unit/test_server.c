@@ -821,6 +821,87 @@ static int keep_a_lease(void *arg)
 
 CHILD_TEST(client_of_the_same_process_that_is_cut_off_keeps_its_frames, keep_a_lease)
 
+/* What a client holds is counted beside what the driver says is free. The client ends after the driver has answered, and
+ * before the server has looked at the answer. */
+static struct {
+    gvmi_driver altered;
+    const gvmi_driver *real;
+    atomic_bool delay; /* the next answer, in which the client has its memory yet */
+    atomic_bool given, go_on;
+    atomic_uint answers;
+} driver;
+
+static CUresult get_info_late(size_t *free_bytes, size_t *total_bytes)
+{
+    const CUresult result = driver.real->cuMemGetInfo(free_bytes, total_bytes);
+
+    atomic_fetch_add(&driver.answers, 1);
+    if (atomic_exchange(&driver.delay, false)) {
+        *free_bytes -= 2 * MIB;
+        atomic_store(&driver.given, true);
+        while (!atomic_load(&driver.go_on))
+            pause_ms(1);
+    }
+    return result;
+}
+
+static bool driver_is_asked(unsigned times)
+{
+    const unsigned until = atomic_load(&driver.answers) + times;
+
+    for (int ms = 0; ms < TIMEOUT_MS && atomic_load(&driver.answers) < until; ms++)
+        pause_ms(1);
+    return atomic_load(&driver.answers) >= until;
+}
+
+static int end_while_memory_is_asked_for(void *arg)
+{
+    fixture w = {.path = ""};
+    const gvm_keeper_options server_options = {.struct_size = sizeof server_options,
+                                               .path = "",
+                                               .device_budget_bytes = 16 * MIB,
+                                               .host_budget_bytes = 16 * MIB,
+                                               .driver_free_bytes = 48 * MIB,
+                                               .log = take_line,
+                                               .log_context = &w};
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .chunk_bytes = 2 * MIB, .size_bytes = 2 * MIB, .mode = 0666};
+    gvm_client *keeper;
+    gvm_object *object;
+    int32_t devices, fd;
+    client c;
+
+    (void)arg;
+    use_small_device();
+    CHILD_EXPECT(gvm_device_count(&devices) == GVM_OK);
+    driver.real = gvmi_cu;
+    driver.altered = *gvmi_cu;
+    driver.altered.cuMemGetInfo = get_info_late;
+    gvmi_cu = &driver.altered;
+    CHILD_EXPECT(gvm_keeper_start(&server_options, &w.server) == GVM_OK);
+    CHILD_EXPECT(adopt(w.server, &keeper) == 0);
+    CHILD_EXPECT(gvm_object_create(keeper, "/x", 2 * MIB, &options, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_open_socket(w.server, &fd) == GVM_OK && greet(fd, &c));
+    CHILD_EXPECT(open_object(&c) && tell_plain(fd, GVMI_WIRE_OPENED, 3) && is_cut(fd));
+    gvm_object_close(object);                                          /* and so it ends */
+    CHILD_EXPECT(held_bytes(keeper) == 2 * MIB && driver_is_asked(2)); /* once since then */
+    atomic_store(&driver.delay, true);
+    while (!atomic_load(&driver.given))
+        pause_ms(1);
+    hang_up(&c);
+    while (held_bytes(keeper) != 0)
+        sched_yield();
+    atomic_store(&driver.go_on, true);
+    CHILD_EXPECT(driver_is_asked(2) && count_lines(&w, "budget") == 0);
+    gvm_client_close(keeper);
+    gvm_keeper_stop(w.server);
+    gvmi_cu = driver.real;
+    return 0;
+}
+
+CHILD_TEST(client_that_ends_while_free_memory_is_asked_for_lowers_no_budget,
+           end_while_memory_is_asked_for)
+
 /* It speaks no more, and has not closed its end; but it never had memory. */
 static int fall_silent(void *arg)
 {
@@ -859,6 +940,7 @@ int main(void)
         cmocka_unit_test(name_too_long_for_a_text_keeps_its_end),
         cmocka_unit_test(options_out_of_range_are_refused),
         cmocka_unit_test(client_of_the_same_process_that_is_cut_off_keeps_its_frames),
+        cmocka_unit_test(client_that_ends_while_free_memory_is_asked_for_lowers_no_budget),
         cmocka_unit_test(client_of_the_same_process_that_falls_silent_is_forgotten),
     };
 
