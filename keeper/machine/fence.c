@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "keeper/machine/state.h"
+#include "keeper/machine/room.h"
 
 /* ---- who holds what */
 

@@ -3,7 +3,7 @@
 #ifndef GVMI_KEEPER_MACHINE_LEND_H
 #define GVMI_KEEPER_MACHINE_LEND_H
 
-#include "keeper/machine/state.h"
+#include "keeper/machine/room.h"
 
 /* Does the device lend a frame for a chunk of the object? One, of that which has most to spare; 0: none does. */
 bool gvmi_keep_may_lend(const gvmi_machine *m, uint32_t lender, const keep_object *object);

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "keeper/machine/plans.h"
+#include "keeper/machine/room.h"
 
 #define LOOK_NS 100000000ll /* between two looks at lease words, timeouts and budgets */
 #define LOOK_SLICE 4096u    /* openings and objects looked at in one tick */

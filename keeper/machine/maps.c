@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
-#include "keeper/machine/state.h"
+#include "keeper/machine/room.h"
 
 /* Of one MAP of chunks that move: what it frees or brings is of use as soon as it is answered. */
 #define MOVE_BYTES_MAX (256ull << 20)

@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "keeper/machine/plans.h"
+#include "keeper/machine/room.h"
 
 /* Chunks as large as keep their number small: the driver charges by the chunk. As for buffers (memory/buffer.c); but
  * what is large from the start, which programs share whole, has larger ones. To 8 processes that swap two objects of

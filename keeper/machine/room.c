@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "keeper/machine/state.h"
+#include "keeper/machine/room.h"
 
 /* Free frames looked at to find one that fits: those of one place, newest first. */
 #define FREE_LOOKS_MAX 256

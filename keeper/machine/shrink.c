@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
-#include "keeper/machine/state.h"
+#include "keeper/machine/room.h"
 
 void gvmi_keep_cut_chunks(gvmi_machine *m, keep_object *object, uint32_t count)
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keeper/machine/state.h"
+#include "keeper/machine/room.h"
 #include "tests/lib/units.h"
 #include "tests/unit/unit.h"
 
