@@ -45,10 +45,11 @@ static uint64_t recall(gvmi_machine *m, keep_device *lender, uint64_t bytes)
 
 void gvmi_keep_recall_wanted(gvmi_machine *m, keep_device *lender)
 {
-    const uint64_t coming_bytes = gvmi_keep_room_bytes(&lender->place) + lender->leaving_bytes;
+    const uint64_t budget_bytes = lender->place.budget_bytes;
+    const uint64_t taken_bytes = gvmi_keep_staying_bytes(lender) + lender->wanted_bytes;
 
-    if (lender->place.lent_bytes > 0 && !lender->recall_short && lender->wanted_bytes > coming_bytes)
-        (void)recall(m, lender, lender->wanted_bytes - coming_bytes);
+    if (lender->place.lent_bytes > 0 && !lender->recall_short && taken_bytes > budget_bytes)
+        (void)recall(m, lender, taken_bytes - budget_bytes);
 }
 
 /* ---- budgets, and what gains */

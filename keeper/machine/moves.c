@@ -470,12 +470,8 @@ bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object)
 
 bool gvmi_keep_device_room_comes(const keep_device *device, uint64_t bytes)
 {
-    const keep_place *place = &device->place;
-    const uint64_t stays_bytes = place->used_bytes - place->free_bytes - device->leaving_bytes;
-
     return device->leaving_bytes > 0 &&
-           place->budget_bytes >= stays_bytes && /* it may have been lowered */
-           place->budget_bytes - stays_bytes >= bytes;
+           gvmi_keep_staying_bytes(device) + bytes <= device->place.budget_bytes;
 }
 
 bool gvmi_keep_room_comes(const gvmi_machine *m, uint64_t bytes)

@@ -30,6 +30,11 @@ uint64_t gvmi_keep_room_bytes(const keep_place *place)
     return place->budget_bytes > taken_bytes ? place->budget_bytes - taken_bytes : 0;
 }
 
+uint64_t gvmi_keep_staying_bytes(const keep_device *device)
+{
+    return device->place.used_bytes - device->place.free_bytes - device->leaving_bytes;
+}
+
 uint32_t gvmi_keep_frame_where(const keep_chunk *chunk)
 {
     return chunk->where == KEEP_ON_DEVICE ? chunk->device_frame : chunk->away_frame;

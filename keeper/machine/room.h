@@ -17,6 +17,8 @@ void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk
                          bool clean);
 /* Of the budget, what no chunk uses and nobody holds. */
 uint64_t gvmi_keep_room_bytes(const keep_place *place);
+/* Of a device, what chunks use and are not about to leave, and what clients hold: more than the budget, if that was lowered. */
+uint64_t gvmi_keep_staying_bytes(const keep_device *device);
 /* A frame for a chunk of the object, USED; *make: it does not exist yet. 0: there is no room. The second: lent. */
 uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_tier tier, bool *make);
 uint32_t gvmi_keep_take_lent_frame(gvmi_machine *m, const keep_object *object, uint32_t lender,

@@ -795,7 +795,8 @@ void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
 void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening);
 
 /* ---- balance.c */
-/* Begins to move chunks out of what the device lends, as many bytes as wait for frames of it, or as can be. */
+/* Begins to move chunks out of what the device lends, until those that wait for frames of it have room within its budget, or as many as
+ * can be. */
 void gvmi_keep_recall_wanted(gvmi_machine *m, keep_device *lender);
 void gvmi_keep_rebalance(gvmi_machine *m);
 

@@ -605,6 +605,22 @@ static void lower_budget_of_the_lender_recalls(void **state)
     end_fixture(&w);
 }
 
+/* What was lent is beyond the budget as well: as much again is recalled. */
+static void growth_below_a_lowered_budget_recalls_what_is_beyond_it(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t x = 0, y = 0;
+
+    (void)state;
+    start_with_lent(&w, &a, &x, 8);
+    gvmi_machine_driver_memory(w.machine, 1, 0, 8 * CHUNK, CHUNK);
+    assert_int_equal(create_on_second(&w, a, "/y", 1, &y), GVM_OK);
+    check_places(&w, a, y, 1, 0, 0);
+    check_places(&w, a, x, 4, 0, 2);
+    end_fixture(&w);
+}
+
 /* ---- from the host to memory that was to spare for a while */
 
 /* So many seconds, with looks. */
@@ -952,6 +968,7 @@ int main(void)
         cmocka_unit_test(recall_that_fails_is_not_repeated_and_the_growth_ends),
         cmocka_unit_test(lender_lends_nothing_while_its_own_chunks_wait),
         cmocka_unit_test(lower_budget_of_the_lender_recalls),
+        cmocka_unit_test(growth_below_a_lowered_budget_recalls_what_is_beyond_it),
         cmocka_unit_test(chunk_on_the_host_goes_to_a_lender_that_has_had_room_for_a_while),
         cmocka_unit_test(object_that_cannot_borrow_does_not_hide_others),
         cmocka_unit_test(chunk_that_was_recalled_stays_on_the_host_for_a_while),
