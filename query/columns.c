@@ -4,6 +4,9 @@
 
 #define BRIEF_MS 10 /* for leases that nothing stands against */
 #define PIECE_MS 100
+/* For the room on the device that others, which move, may leave to hash tables. After that these are read where they are. */
+#define HOT_MS 1000
+#define NS_PER_MS INT64_C(1000000)
 
 static const uint32_t form_bytes[GQUERY_FORMS] = {0, 1, 2, 4, 4, 8, 4, 8, 16, 16, 16, 8, 8};
 
@@ -240,13 +243,13 @@ gvm_status gquery_take_leases(gquery_query *q, int wait_ms)
 }
 
 /* Of all tables, or of none. */
-static gvm_status take_all_leases(gquery_query *q, int wait_ms)
+static gvm_status take_all_leases(gquery_query *q, gvm_hint hint, int wait_ms)
 {
     gvm_status status = gquery_take_leases(q, wait_ms);
 
     if (status != GVM_OK)
         return status;
-    status = gquery_inner_take_leases(q, wait_ms);
+    status = gquery_inner_take_leases(q, hint, wait_ms);
     if (status != GVM_OK) {
         gvm_error error;
 
@@ -258,12 +261,17 @@ static gvm_status take_all_leases(gquery_query *q, int wait_ms)
 }
 
 /* Until they could be taken, in pieces: between them the query shows that it goes on, and ends if its backend is gone. */
-static gvm_status await_leases(gquery_query *q, int64_t until_ns)
+static gvm_status await_leases(gquery_query *q, int64_t *left_ns)
 {
+    const int64_t until_ns = gquery_now_ns() + *left_ns;
     gvm_status status = GVM_E_TIMEOUT;
 
-    while (status == GVM_E_TIMEOUT && gquery_now_ns() < until_ns && !gquery_is_closed(q->c))
-        status = take_all_leases(q, PIECE_MS);
+    while (status == GVM_E_TIMEOUT && *left_ns > 0 && !gquery_is_closed(q->c)) {
+        const bool hot = *left_ns > (GQUERY_LEASE_MS - HOT_MS) * NS_PER_MS;
+
+        status = take_all_leases(q, hot ? GVM_HINT_HOT : GVM_HINT_NONE, PIECE_MS);
+        *left_ns = until_ns - gquery_now_ns();
+    }
     if (status == GVM_OK) {
         gquery_leases_release(&q->leases);
         gquery_inner_release_leases(q);
@@ -272,24 +280,27 @@ static gvm_status await_leases(gquery_query *q, int64_t until_ns)
 }
 
 /* While it waits for leases it has no lane, which others can use, and while it waits for a lane it has no leases,
- * which keep memory where it is. */
+ * which keep memory where it is. The time in which it waits for a lane does not count as time for leases. */
 static gvm_status take_both(gquery_query *q)
 {
-    const int64_t until_ns = gquery_now_ns() + GQUERY_LEASE_MS * INT64_C(1000000);
+    int64_t left_ns = GQUERY_LEASE_MS * NS_PER_MS;
+    gvm_hint hint = GVM_HINT_HOT;
     gvm_status status;
 
     for (;;) {
         status = gquery_lane_take(q->c, &q->lane);
         if (status == GVM_OK)
-            status = take_all_leases(q, BRIEF_MS);
+            status = take_all_leases(q, hint, BRIEF_MS);
         if (status == GVM_OK || q->lane == NULL)
             return status;
         gquery_lane_give(q->lane);
         q->lane = NULL;
+        left_ns -= BRIEF_MS * NS_PER_MS;
         if (status == GVM_E_TIMEOUT)
-            status = await_leases(q, until_ns);
+            status = await_leases(q, &left_ns);
         if (status != GVM_OK)
             return status;
+        hint = GVM_HINT_NONE; /* what could be moved for it has been */
     }
 }
 

@@ -108,11 +108,12 @@ static gquery_query start_part(const gquery_query *q, gquery_inner *inner)
                           .matches = 1};
 }
 
-static gvm_status acquire(gvm_object *object, gvm_lease_mode mode, int wait_ms, gvm_lease *lease)
+static gvm_status acquire(gvm_object *object, gvm_lease_mode mode, gvm_hint hint, int wait_ms,
+                          gvm_lease *lease)
 {
-    const gvm_acquire_options hot = {.struct_size = sizeof hot, .hint = GVM_HINT_HOT};
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = hint};
 
-    return gvm_object_acquire(object, mode, &hot, wait_ms, lease);
+    return gvm_object_acquire(object, mode, &options, wait_ms, lease);
 }
 
 static gquery_hash describe(const gquery_hashed *h, const gvm_lease *lease)
@@ -131,7 +132,7 @@ static bool enter_rows(gquery_query *part, gquery_hashed *h)
     bool done;
 
     gquery_await_other(part->c);
-    if (!gquery_succeed(part, acquire(h->object, GVM_LEASE_WRITE, GQUERY_LEASE_MS, &lease),
+    if (!gquery_succeed(part, acquire(h->object, GVM_LEASE_WRITE, GVM_HINT_HOT, GQUERY_LEASE_MS, &lease),
                         "cannot write a hash table"))
         return false;
     (void)gquery_is_closed(part->c); /* it goes on */
@@ -348,7 +349,7 @@ bool gquery_inner_open(gquery_query *q)
     return true;
 }
 
-gvm_status gquery_inner_take_leases(gquery_query *q, int wait_ms)
+gvm_status gquery_inner_take_leases(gquery_query *q, gvm_hint hint, int wait_ms)
 {
     gvm_status status = GVM_OK;
 
@@ -356,7 +357,7 @@ gvm_status gquery_inner_take_leases(gquery_query *q, int wait_ms)
         gquery_inner *inner = q->inner[t];
 
         if (inner->hashed->object != NULL)
-            status = acquire(inner->hashed->object, GVM_LEASE_READ, wait_ms, &inner->lease);
+            status = acquire(inner->hashed->object, GVM_LEASE_READ, hint, wait_ms, &inner->lease);
         if (status == GVM_OK)
             status = gquery_take_leases(&inner->part, wait_ms);
     }

@@ -245,8 +245,8 @@ bool gquery_inner_check(gquery_query *q);
 /* Finds or builds their hash tables, and attaches the tables whose columns are loaded. The query has neither a lane
  * nor leases, as builds have some. */
 bool gquery_inner_open(gquery_query *q);
-/* On hash tables and columns: all or none, within wait_ms each. */
-gvm_status gquery_inner_take_leases(gquery_query *q, int wait_ms);
+/* On hash tables, with the hint, and columns: all or none, within wait_ms each. */
+gvm_status gquery_inner_take_leases(gquery_query *q, gvm_hint hint, int wait_ms);
 void gquery_inner_release_leases(gquery_query *q);
 /* With leases: what the scan needs of them. */
 void gquery_inner_set_sources(gquery_query *q);
