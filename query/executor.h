@@ -171,7 +171,8 @@ uint64_t gquery_scratch_size(uint64_t bytes);
 /* The most bytes of a block that takes no more than that. */
 uint64_t gquery_scratch_fitting(uint64_t room);
 
-/* More than so many bytes, as gquery_scratch_size() says.
+/* More than so many bytes, as gquery_scratch_size() says. Waits for room for GQUERY_LEASE_MS, and as long again once what is kept was
+ * freed.
  *
  * GVM_E_NOSPACE  also where all that is kept was freed
  * and the errors of gvm_object_create() and gvm_object_acquire() */

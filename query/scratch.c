@@ -223,6 +223,19 @@ static gquery_block find_kept(uint64_t bytes)
     return block;
 }
 
+/* One that is kept, or a new one. */
+static gvm_status take_object(uint64_t bytes, gquery_block *out)
+{
+    *out = find_kept(bytes);
+    return out->bytes > 0 ? lease_object(out) : make_object(bytes, out);
+}
+
+static gvm_status take_small(uint64_t bytes, gquery_block *out)
+{
+    *out = find_kept(bytes);
+    return out->bytes > 0 ? GVM_OK : make_small(bytes, out);
+}
+
 gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out)
 {
     const uint64_t size = gquery_scratch_size(bytes);
@@ -230,16 +243,13 @@ gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out)
 
     if (size == UINT64_MAX)
         return gvm_error_set(GVM_E_NOSPACE, "no device has %llu bytes", (unsigned long long)bytes);
-    *out = find_kept(size);
-    if (out->bytes > 0)
-        return out->object != NULL ? lease_object(out) : GVM_OK;
     if (size < GQUERY_OBJECT_LEAST)
-        return make_small(size, out);
-    status = make_object(size, out);
+        return take_small(size, out);
+    status = take_object(size, out);
     if (status != GVM_E_NOSPACE)
         return status;
     gquery_scratch_rest(INT64_MAX);
-    return make_object(size, out);
+    return make_object(size, out); /* with as much time again: before, there may have been no room to wait for */
 }
 
 void gquery_scratch_rest_block(gquery_block *block)

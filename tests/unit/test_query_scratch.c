@@ -153,11 +153,40 @@ static int need_room(void *arg)
     return stop(keeper, client);
 }
 
+/* A part of the block that is kept has gone to the host, which is full, and others have a lease on what took its place. */
+static int need_room_for_a_kept_block(void *arg)
+{
+    const uint64_t sizes[] = {500 * MIB, 400 * MIB}, chunk = 32 * MIB;
+    const uint64_t left = (2048 - 512 - 416) * MIB;
+    const gvm_object_options options = {.struct_size = sizeof options, .chunk_bytes = chunk};
+    const gvm_acquire_options hot = {.struct_size = sizeof hot, .hint = GVM_HINT_HOT};
+    gvm_object_info info = {.struct_size = sizeof info};
+    gvm_keeper *keeper;
+    gvm_client *client;
+    gvm_object *other;
+    gvm_lease lease;
+
+    (void)arg;
+    CHILD_EXPECT(start(&keeper, &client) == 0);
+    CHILD_EXPECT(run_query(sizes, 1) == 0 && run_query(sizes + 1, 1) == 0);
+    CHILD_EXPECT(gvm_object_create(client, NULL, left + chunk, &options, &other) == GVM_OK);
+    CHILD_EXPECT(gvm_object_grow(other, left + chunk) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(other, GVM_LEASE_WRITE, &hot, GVM_FOREVER, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_get_info(other, &info) == GVM_OK && info.device_bytes == left + chunk);
+    CHILD_EXPECT(run_query(sizes, 1) == 0);
+    CHILD_EXPECT(closed == 2);
+    CHILD_EXPECT(gvm_object_release(other, &lease) == GVM_OK);
+    gvm_object_close(other);
+    return stop(keeper, client);
+}
+
 CHILD_TEST_NOT_VALGRIND(queries_that_are_equal_create_objects_once, repeat_queries, VALGRIND_ADDRESSES)
 CHILD_TEST_NOT_VALGRIND(blocks_beyond_the_bound_are_given_back_the_oldest_first, exceed_bound,
                         VALGRIND_ADDRESSES)
 CHILD_TEST_NOT_VALGRIND(blocks_not_used_for_a_while_are_given_back, rest, VALGRIND_ADDRESSES)
 CHILD_TEST_NOT_VALGRIND(kept_blocks_make_room_for_a_query, need_room, VALGRIND_ADDRESSES)
+CHILD_TEST_NOT_VALGRIND(kept_blocks_make_room_for_one_of_them, need_room_for_a_kept_block,
+                        VALGRIND_ADDRESSES)
 
 int main(void)
 {
@@ -166,6 +195,7 @@ int main(void)
         cmocka_unit_test(blocks_beyond_the_bound_are_given_back_the_oldest_first),
         cmocka_unit_test(blocks_not_used_for_a_while_are_given_back),
         cmocka_unit_test(kept_blocks_make_room_for_a_query),
+        cmocka_unit_test(kept_blocks_make_room_for_one_of_them),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
