@@ -4,15 +4,19 @@
 #include "keeper/machine/plans.h"
 
 #define LEND_BYTES (256ull << 20) /* of an object, in a look: it gets no lease meanwhile */
+/* Chunks of the objects that a recall moves: as many as four of the largest have. An object with more than are left is passed over, and the next
+ * recall begins with it. */
+#define RECALL_CHUNKS_MAX (4u * KEEP_CHUNKS_MAX)
 
 /* ---- lent memory */
 
-/* Is there room for a chunk of the object that is recalled? */
-static bool has_place(const gvmi_machine *m, const keep_object *object)
+/* Is there room for a chunk of the object that is recalled? The host has none for chunks of so many bytes and more. */
+static bool has_place(const gvmi_machine *m, const keep_object *object, uint64_t host_full_bytes)
 {
     const keep_device *own = &m->devices[object->device];
 
-    if (m->duplicated != NULL || gvmi_keep_room_bytes(&m->host) >= object->chunk_bytes)
+    if (object->chunk_bytes < host_full_bytes &&
+        (m->duplicated != NULL || gvmi_keep_room_bytes(&m->host) >= object->chunk_bytes))
         return true;
     return own->first_room == NULL && !object->in_failed &&
            gvmi_keep_room_bytes(&own->place) >= object->chunk_bytes;
@@ -21,8 +25,8 @@ static bool has_place(const gvmi_machine *m, const keep_object *object)
 /* Begins to move so many bytes of chunks, or as many as can be, out of what the device lends. Returns how many. */
 static uint64_t recall(gvmi_machine *m, keep_device *lender, uint64_t bytes)
 {
-    keep_object *object = m->borrowers;
-    uint64_t begun_bytes = 0, looks = 0;
+    keep_object *object = m->borrowers, *passed_over = NULL;
+    uint64_t begun_bytes = 0, looks = 0, chunks = 0, host_full_bytes = UINT64_MAX;
 
     gvmi_keep_unsettle_lender(m, lender);
     for (; object != NULL && begun_bytes < bytes && looks < KEEP_LOOKS_MAX;
@@ -30,13 +34,19 @@ static uint64_t recall(gvmi_machine *m, keep_device *lender, uint64_t bytes)
         bool host_full = false; /* another object's device may have room */
 
         looks += 1 + object->opening_count;
-        if (!has_place(m, object) || gvmi_keep_recallable_bytes(object, lender) == 0 ||
-            !gvmi_keep_freeze(m, object))
+        if (!has_place(m, object, host_full_bytes) || gvmi_keep_recallable_bytes(object, lender) == 0)
             continue;
-        looks += object->chunk_count;
-        begun_bytes += gvmi_keep_recall_chunks(m, object, lender, bytes - begun_bytes, &host_full);
-        gvmi_keep_mark(m, object); /* ends the freeze at once if nothing could be begun */
+        if (chunks + object->chunk_count > RECALL_CHUNKS_MAX)
+            passed_over = passed_over != NULL ? passed_over : object;
+        else if (gvmi_keep_freeze(m, object)) {
+            chunks += object->chunk_count;
+            begun_bytes += gvmi_keep_recall_chunks(m, object, lender, bytes - begun_bytes, &host_full);
+            if (host_full && object->chunk_bytes < host_full_bytes)
+                host_full_bytes = object->chunk_bytes;
+            gvmi_keep_mark(m, object); /* ends the freeze at once if nothing could be begun */
+        }
     }
+    object = object != NULL ? object : passed_over;
     if (object != NULL && begun_bytes < bytes)
         m->borrowers = object;
     lender->recall_short = lender->recall_short || begun_bytes < bytes;

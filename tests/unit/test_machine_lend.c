@@ -266,7 +266,6 @@ static void recall_without_room_anywhere_ends(void **state)
     end_fixture(&w);
 }
 
-/* Its chunks are no reason to pass over objects behind it. */
 /* Three devices, of which the second lends to the others. The first has room for the most chunks that an object may have, but for three. */
 static void start_large(fixture *w, uint64_t third, uint64_t host)
 {
@@ -282,6 +281,7 @@ static void start_large(fixture *w, uint64_t third, uint64_t host)
     w->unchecked = true;
 }
 
+/* Its chunks are no reason to pass over objects behind it. */
 static void object_that_is_large_and_leased_does_not_hide_others_from_a_recall(void **state)
 {
     fixture w;
@@ -403,7 +403,40 @@ static void object_with_many_openings_does_not_hide_others_from_a_lower_budget(v
     end_fixture(&w);
 }
 
-/* Each device lends the other one two chunks, and there is no host memory: nothing can be exchanged. */
+/* One chunk of it has a place on its device; the host is full. */
+static void object_that_is_large_and_has_some_place_to_go_does_not_hide_others_from_a_recall(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t big = 0, x = 0, y = 0, z[2] = {0};
+
+    (void)state;
+    start_large(&w, 2, 0);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/0", 1, 0, &z[0]), GVM_OK);
+    acquire(&w, a, z[0], GVM_LEASE_READ); /* so that it stays */
+    a->create_device = 2;
+    assert_int_equal(create(&w, a, "/1", 1, 0, &z[1]), GVM_OK);
+    acquire(&w, a, z[1], GVM_LEASE_READ);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &x), GVM_OK);
+    a->create_device = 0;
+    assert_int_equal(create_of(&w, a, "/big", KEEP_CHUNKS_MAX, KEEP_CHUNKS_MAX - 1, 0, 0), GVM_OK);
+    big = a->slot;
+    for (unsigned i = 0; i < 2; i++) {
+        give(&w, a, z[i], GVM_LEASE_READ);
+        drop_object(&w, a, i == 0 ? "/0" : "/1");
+        close_slot(&w, a, z[i]);
+    }
+    check_places(&w, a, x, 1, 1, 0);
+    check_places(&w, a, big, KEEP_CHUNKS_MAX - 4, 3, 0);
+    assert_int_equal(w.machine->borrowers->chunk_count, KEEP_CHUNKS_MAX - 1);
+    assert_int_equal(create_on_second(&w, a, "/y", 6, &y), GVM_OK);
+    check_places(&w, a, y, 6, 0, 0);
+    check_places(&w, a, x, 2, 0, 0);
+    check_places(&w, a, big, KEEP_CHUNKS_MAX - 3, 2, 0);
+    end_fixture(&w);
+}
+
 /* It moves to the host what it has on its own device, and has lent memory meanwhile. */
 static void hot_request_waits_for_an_object_that_moves_and_has_lent_memory(void **state)
 {
@@ -959,6 +992,7 @@ int main(void)
         cmocka_unit_test(object_with_many_openings_does_not_hide_others_from_a_recall),
         cmocka_unit_test(object_with_many_openings_does_not_hide_others_from_a_lower_budget),
         cmocka_unit_test(object_that_is_large_and_has_nowhere_to_go_does_not_hide_others_from_a_recall),
+        cmocka_unit_test(object_that_is_large_and_has_some_place_to_go_does_not_hide_others_from_a_recall),
         cmocka_unit_test(hot_request_waits_for_an_object_that_moves_and_has_lent_memory),
         cmocka_unit_test(lent_memory_is_counted_as_room_as_far_as_it_is_wanted),
         cmocka_unit_test(lent_memory_that_has_nowhere_to_go_is_no_room),
