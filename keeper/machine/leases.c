@@ -40,10 +40,12 @@ static uint32_t missing_chunks(const keep_object *object)
     return object->chunk_count - object->device_chunks;
 }
 
-/* HOT: chunks came in since the policy was asked. That made room on the host, where what is to leave the device had none, perhaps. */
+/* HOT: chunks came in since the policy was asked. That made room on the host, where what is to leave the device had none, perhaps. Where the
+ * device has turned out to have less memory than its budget, it gets no more. */
 static bool may_bring_more(const keep_object *object, const keep_wait *wait)
 {
-    return wait->hint == GVM_HINT_HOT && missing_chunks(object) < wait->missing;
+    return wait->hint == GVM_HINT_HOT && missing_chunks(object) < wait->missing &&
+           !object->bring_failed;
 }
 
 /* Asks the policy, once a request and as long as may_bring_more(), whether chunks should come before it is granted. Leases that it waits for have

@@ -369,6 +369,7 @@ bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_pla
     uint64_t begun_bytes;
 
     GVM_ASSERT(object->lease_state == KEEP_FROZEN);
+    object->bring_failed = false;
     gvmi_keep_take_victims(m, object, plan);
     begun_bytes = bring_chunks(m, object, plan->bring_bytes, false);
     if (begun_bytes < plan->bring_bytes && object->lent_chunks > 0)
@@ -552,6 +553,7 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
         set_chunk_where(m, object, index, KEEP_ON_DEVICE);
         return;
     }
+    object->bring_failed = true;
     object->in_failed = gvmi_keep_is_lent(m, chunk->away_frame);
     note_not_recalled(m, chunk->away_frame);
     gvmi_keep_give_frame(m, chunk->device_frame, made);

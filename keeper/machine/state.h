@@ -347,6 +347,7 @@ struct keep_object {
     uint32_t sending;              /* chunks with send */
     uint32_t send_first, send_end; /* while there are any they are within these */
     bool bringing;            /* FROZEN for those who wait: what comes in is sent to them, too */
+    bool bring_failed;        /* a copy of a chunk to its device, since chunks were last brought */
     uint32_t jobs;            /* under way, of any kind */
     bool bare_send;           /* a MAP is to be sent, even without chunks */
     const keep_client *asker; /* whose request is answered behind the MAPs being sent; NULL: nobody */
