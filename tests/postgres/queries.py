@@ -25,6 +25,7 @@ QUERIES = 20000
 GROUPS = 10  # lines of TAP
 ON_GPU_LEAST = 0.7
 ANALYZED = 0.1  # of the queries: whether the GPU has computed, and not only the plan says so
+WEIGHED = 0.2  # of the queries: also with costs, by which the planner dismisses some of its paths on the GPU
 SETTINGS = ("autovacuum=off", "max_parallel_workers_per_gather=0", "gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0", "cpu_tuple_cost=0.0001", "enable_sort=off", "enable_partitionwise_aggregate=on", "jit=off")
 
 # name: (type, how values are drawn). Those that end in _s are small, so that most arithmetic raises no error.
@@ -642,13 +643,25 @@ def error_of_planning(connection, text):
     return fail_or_rows(connection, f"EXPLAIN (COSTS OFF) {text}")[0]
 
 
-def compare(connection, query, table, outer_heap, analyze):
-    """Of the same query on the heap, and on the table, or the heap joined with tables of its kind, by both ways. Returns whether the GPU has computed; Failed: they differ."""
+def settings_of(gpu_queries, startup, instruction):
+    """As one statement."""
+    values = {"gpu_queries": gpu_queries, "gpu_startup_cost": startup, "gpu_instruction_cost": instruction}
+    return "SELECT " + ", ".join(f"set_config('gstore_fdw.{name}', '{value}', false)" for name, value in values.items())
+
+
+def compare(connection, query, table, outer_heap, analyze, startup=None):
+    """
+    Of the same query on the heap, and on the table, or the heap joined with tables of its kind, by both ways, and with this cost. Returns whether the GPU has computed;
+    Failed: they differ.
+    """
     wanted_error, wanted, _ = fail_or_rows(connection, query.replace("@", "heap"))
     text = (OUTER.sub("heap", query) if outer_heap else query).replace("@", table)
     on_gpu, explain = False, "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF)" if analyze else "EXPLAIN (COSTS OFF)"
-    for way in ("on", "off"):
-        error, rows, gpu = fail_or_rows(connection, f"SET gstore_fdw.gpu_queries = {way}; {explain} {text}; {text}")
+    ways = {"on": ("on", 0, 0), "off": ("off", 0, 0)}
+    if startup is not None:
+        ways[f"on, and gpu_startup_cost {startup}"] = ("on", startup, -1)
+    for way, values in ways.items():
+        error, rows, gpu = fail_or_rows(connection, f"{settings_of(*values)}; {explain} {text}; {text}")
         on_gpu |= gpu
         if way == "off" and gpu:
             raise private.Failed(f"the GPU computes though it is not to: {text}")
@@ -660,11 +673,16 @@ def compare(connection, query, table, outer_heap, analyze):
     return on_gpu
 
 
+def draw_cost(rng):
+    return rng.choice((0, 2, 10, 50, 400)) if rng.random() < WEIGHED else None
+
+
 def queries_of(connection, rng, group, count):
     make_tables(connection, rng, rng.choice((0, 1, 7, 300, 1200, 9000)) if group else 9000)
     for _ in range(count):
         query = Query(rng).text()
-        yield compare(connection, query, rng.choice(("pgstrom", "arrow", "pgstrom", "arrow", "parts")), rng.random() < 0.3 and bool(INNER_TABLE.search(query)), rng.random() < ANALYZED)
+        table = rng.choice(("pgstrom", "arrow", "pgstrom", "arrow", "parts"))
+        yield compare(connection, query, table, rng.random() < 0.3 and bool(INNER_TABLE.search(query)), rng.random() < ANALYZED, draw_cost(rng))
 
 
 def main(description, name, queries, least, settings, group_of):

@@ -189,8 +189,8 @@ SELECT id FROM o_barrier WHERE 1 / (id - 1) >= 0 ORDER BY id LIMIT 2;
 DROP VIEW o_barrier;
 DROP FUNCTION o_allowed;
 
--- By the software GPU it is not cheaper than a scan and a sort, of few rows.
-RESET gstore_fdw.gpu_startup_cost;
+-- Where it costs more to start it is not cheaper than a scan and a sort, of few rows.
+SET gstore_fdw.gpu_startup_cost = 150;
 RESET gstore_fdw.gpu_instruction_cost;
 RESET enable_sort;
 EXPLAIN (COSTS OFF) SELECT id, t FROM og ORDER BY i4 LIMIT 5;
