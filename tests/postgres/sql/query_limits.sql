@@ -7,7 +7,18 @@ CREATE FOREIGN TABLE lg (id int, k int, i4 int) SERVER gstore_fdw;
 INSERT INTO lg SELECT i, i * i % 7, i % 10 FROM generate_series(1, 1000) i;
 CREATE TABLE lh AS SELECT * FROM lg;
 PREPARE shown_limit (int8) AS SELECT $1 AS n, k, count(*) FROM lg GROUP BY 1, 2 ORDER BY 3 DESC, 2 LIMIT $1;
-EXPLAIN (COSTS OFF) EXECUTE shown_limit (3);
+-- From 16 on PostgreSQL leaves out keys of groups that are constants: these are not shown.
+CREATE FUNCTION shown_plan(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    line text;
+BEGIN
+    FOR line IN EXECUTE 'EXPLAIN (COSTS OFF) ' || query LOOP
+        IF line !~ 'Group Key:' THEN
+            RETURN NEXT line;
+        END IF;
+    END LOOP;
+END $$;
+SELECT * FROM shown_plan('EXECUTE shown_limit (3)');
 EXECUTE shown_limit (3);
 SELECT k, count(*) FROM lh GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3;
 EXECUTE shown_limit (0);
@@ -44,7 +55,7 @@ SELECT k FROM lf WHERE k > 3 UNION ALL SELECT k FROM lf WHERE 10 / (k - 5) > 0;
 SELECT count(*), sum(k) FROM (SELECT k FROM lf WHERE 10 / (k + 5) > 0 UNION ALL SELECT k FROM lg WHERE k % 3 = 1 UNION ALL SELECT k FROM lf WHERE k > 3 UNION ALL SELECT k FROM lf WHERE k + 1 > 4 UNION ALL SELECT k FROM lh WHERE k > 3 UNION ALL SELECT k FROM lf WHERE k > (SELECT min(k) + 2 FROM lh) UNION ALL SELECT k * 2 FROM lf WHERE k > 3) t;
 WITH lf AS (SELECT generate_series(1, 10) AS k)
 SELECT count(*), sum(k) FROM (SELECT k FROM lf WHERE 10 / (k + 5) > 0 UNION ALL SELECT k FROM lh WHERE k % 3 = 1 UNION ALL SELECT k FROM lf WHERE k > 3 UNION ALL SELECT k FROM lf WHERE k + 1 > 4 UNION ALL SELECT k FROM lh WHERE k > 3 UNION ALL SELECT k FROM lf WHERE k > (SELECT min(k) + 2 FROM lh) UNION ALL SELECT k * 2 FROM lf WHERE k > 3) t;
-DROP FUNCTION l_fail;
+DROP FUNCTION l_fail, shown_plan;
 DROP FOREIGN TABLE lg, lf;
 DROP TABLE lh;
 -- Groups in an order, where the planner has dismissed the path on the GPU of groups alone: by what it takes to start, or as it runs locally.
