@@ -27,7 +27,7 @@ typedef struct fixture {
     int fds;
 } fixture;
 
-static int start(fixture *w, int fd_limit)
+static int start_without_mover(fixture *w, int fd_limit)
 {
     memset(w, 0, sizeof *w);
     /* Of its own, with memory that nobody else uses. */
@@ -37,6 +37,12 @@ static int start(fixture *w, int fd_limit)
     w->fds = count_fds();
     CHILD_EXPECT(gvmi_frames_create(&w->device, &(uint32_t){0}, 1, fd_limit, &w->frames) == GVM_OK);
     CHILD_EXPECT(gvmi_done_create(&w->done) == GVM_OK);
+    return 0;
+}
+
+static int start(fixture *w, int fd_limit)
+{
+    CHILD_EXPECT(start_without_mover(w, fd_limit) == 0);
     CHILD_EXPECT(gvmi_mover_start(w->device, 0, w->frames, w->done, &w->mover) == GVM_OK);
     return 0;
 }
@@ -430,15 +436,16 @@ static int ask_memory_that_changes(void *arg)
     fixture w;
 
     (void)arg;
-    if (start(&w, INT32_MAX) != 0)
+    if (start_without_mover(&w, INT32_MAX) != 0)
         return 1;
-    CHILD_EXPECT(gvmi_frames_make(w.frames, &first) == GVM_OK);
     meanwhile.w = &w;
     meanwhile.real = gvmi_cu;
     meanwhile.altered = *gvmi_cu;
     meanwhile.altered.cuMemGetInfo = make_frame_meanwhile;
     meanwhile.altered.cuMemCreate = query_meanwhile;
-    gvmi_cu = &meanwhile.altered;
+    gvmi_cu = &meanwhile.altered; /* before the mover has threads that read it */
+    CHILD_EXPECT(gvmi_mover_start(w.device, 0, w.frames, w.done, &w.mover) == GVM_OK);
+    CHILD_EXPECT(gvmi_frames_make(w.frames, &first) == GVM_OK);
     meanwhile.once = true;
     gvmi_mover_query(w.mover, 0);
     CHILD_EXPECT(query_fits(&w, 2 * FRAME));
@@ -446,7 +453,6 @@ static int ask_memory_that_changes(void *arg)
     meanwhile.once = true;
     CHILD_EXPECT(gvmi_frames_make(w.frames, &third) == GVM_OK);
     CHILD_EXPECT(query_fits(&w, 3 * FRAME));
-    gvmi_cu = meanwhile.real;
     return stop(&w);
 }
 
