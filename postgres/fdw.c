@@ -79,6 +79,7 @@ _PG_init(void)
 	gstore_settings_init();
 	gstore_worker_init();
 	hook_shared_memory();
+	gstore_token_follow_init();
 	gstore_pending_init();
 	gstore_privileges_init();
 	gstore_token_init();

@@ -795,14 +795,17 @@ follow_privileges(void)
 }
 
 static void
+follow_xact_callback(XactEvent event, void *argument)
+{
+	if (event == XACT_EVENT_PRE_COMMIT && gstore_privileges_changed() && gstore != NULL)
+		follow_privileges();
+}
+
+static void
 token_xact_callback(XactEvent event, void *argument)
 {
 	switch (event)
 	{
-		case XACT_EVENT_PRE_COMMIT:
-			if (gstore_privileges_changed() && gstore != NULL)
-				follow_privileges();
-			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 			if (made_some)
@@ -834,6 +837,12 @@ token_subxact_callback(SubXactEvent event, SubTransactionId mine, SubTransaction
 		end_loads(mine, true, parent);
 	else if (event == SUBXACT_EVENT_ABORT_SUB && loaded_some)
 		end_loads(mine, false, InvalidSubTransactionId);
+}
+
+void
+gstore_token_follow_init(void)
+{
+	RegisterXactCallback(follow_xact_callback, NULL);
 }
 
 void

@@ -94,7 +94,12 @@ gstore_links_deleted(const gstore_view *view)
 	return view->deleted_bytes >= GSTORE_DELETED_LINK_LEAST;
 }
 
-extern void gstore_token_init(void); /* the callback */
+/*
+ * The callback that looks at privileges that the transaction has changed. PostgreSQL calls those first that were registered last:
+ * this one comes before gstore_pending_init(), so that what takes long of a commit is done before others are locked out.
+ */
+extern void gstore_token_follow_init(void);
+extern void gstore_token_init(void); /* the other callbacks */
 extern void gstore_export_init(void);
 
 #endif

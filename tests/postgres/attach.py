@@ -476,6 +476,26 @@ class Reading:
         expect(copying.error(), "42501", "a copy of a role that may not read any more")
         s.sql("DROP TABLE other; DROP OWNED BY copier, granted; DROP ROLE copier, granted")
 
+    def commits_that_write_delay_no_change_of_privileges(self, s):
+        """Rows are written, and written anew where most were deleted, before the commit looks at privileges."""
+        s.sql("CREATE ROLE granted; DROP FOREIGN TABLE IF EXISTS beside; CREATE FOREIGN TABLE beside (id int) SERVER gstore_fdw")
+        fill(s, 20000)
+        writing = s.session()
+        keeper = s.keeper_pid()
+        for change in ("INSERT INTO ft VALUES (20001)", "DELETE FROM ft WHERE id % 3 <> 0"):
+            writing.sql(f"BEGIN; {change}; GRANT SELECT ON ft TO granted")
+            private.stop_process(keeper)
+            try:
+                writing.begin("COMMIT")
+                s.wait_for(f"SELECT wait_event = 'Extension' FROM pg_stat_activity WHERE pid = {writing.pid}")
+                s.sql("SET lock_timeout = '10s'; GRANT SELECT ON beside TO granted; REVOKE SELECT ON beside FROM granted")
+            finally:
+                os.kill(keeper, signal.SIGCONT)
+            writing.finish()
+        writing.close()
+        expect(s.sql("SELECT count(*) FROM ft"), "6667", "rows")
+        s.sql("DROP FOREIGN TABLE beside; DROP OWNED BY granted; DROP ROLE granted")
+
     def server_that_is_down_is_reported(self, s):
         fill(s)
         token = export(s)
