@@ -493,7 +493,7 @@ hang_copy(const gstore_dense *d)
 	const Oid oid = RelationGetRelid(d->relation);
 	uint32	  privileges;
 
-	(void) gstore_share_privileges(oid, NULL);
+	(void) gstore_share_privileges(oid, false, NULL);
 	gstore_check_readable(oid);
 	if (!gstore_privileges(oid, &privileges))
 		elog(ERROR, "cache lookup failed for relation %u", oid);

@@ -422,6 +422,12 @@ typedef struct exported
 } exported;
 
 static bool
+is_for_query(gstore_export_kind kind)
+{
+	return kind == GSTORE_EXPORT_QUERY || kind == GSTORE_EXPORT_FURTHER;
+}
+
+static bool
 transfer(const exported *e, gstore_verb verb, gstore_far *far, const gstore_piece *pieces, int count)
 {
 	return gstore_try_transfer(verb, &e->view->name, far, pieces, count, e->refused);
@@ -444,9 +450,9 @@ begin_token(exported *e, bool *known)
 {
 	const Oid oid = RelationGetRelid(e->relation);
 
-	if (!gstore_share_privileges(oid, e->refused))
+	if (!gstore_share_privileges(oid, e->kind == GSTORE_EXPORT_FURTHER, e->refused))
 		return false;
-	if (e->kind != GSTORE_EXPORT_QUERY)
+	if (!is_for_query(e->kind))
 		gstore_check_readable(oid);
 	if (!gstore_privileges(oid, &e->key.privileges))
 		elog(ERROR, "cache lookup failed for relation %u", oid);
@@ -526,7 +532,7 @@ gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_
 	e.manifest = make_manifest(relation, view, &e.bytes);
 	e.key = (gstore_token_key){.sum = gvm_kernel_checksum_host(e.manifest, e.bytes),
 							   .for_call = for_call,
-							   .for_query = kind == GSTORE_EXPORT_QUERY,
+							   .for_query = is_for_query(kind),
 							   .writer_number = for_call ? view->name.writer_number : 0};
 	e.count = list_areas(relation, view, for_call && gstore_links_deleted(view), &e.areas);
 	if (!renew_export(&e, secret, &renewed) || (!renewed && !make_token_alone(&e, secret)))

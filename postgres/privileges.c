@@ -94,8 +94,13 @@ share_within(int limit_ms)
 	"another transaction changes privileges of tables in GPU memory, and its commit has not ended"
 
 bool
-gstore_share_privileges(Oid relation, gstore_answer *refused)
+gstore_share_privileges(Oid relation, bool waits, gstore_answer *refused)
 {
+	if (waits)
+	{
+		LockDatabaseObject(ForeignTableRelationId, InvalidOid, 0, ShareLock);
+		return true;
+	}
 	if (share_within(refused != NULL ? QUERY_WAIT_MS : EXPORT_WAIT_MS))
 		return true;
 	if (refused == NULL)

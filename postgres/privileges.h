@@ -21,10 +21,10 @@ extern bool gstore_privileges(Oid relation, uint32 *privileges);
  */
 extern void gstore_lock_privileges(void);
 /*
- * Waits a few seconds for a commit that changes some. False: it goes on, as *refused says, for who has another way; if that is
- * NULL, ERROR.
+ * Waits a few seconds for a commit that changes some, or, if so said, for as long as it takes. False: that commit goes on, as
+ * *refused says, for who has another way; if that is NULL, ERROR.
  */
-extern bool gstore_share_privileges(Oid relation, gstore_answer *refused);
+extern bool gstore_share_privileges(Oid relation, bool waits, gstore_answer *refused);
 extern void gstore_unlock_privileges(LOCKMODE mode);
 
 /*

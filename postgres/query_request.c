@@ -97,15 +97,15 @@ typedef struct table_rows
 
 /* A transaction that has changed the table sees rows that are in no version. */
 static bool
-export_table(Relation relation, gstore_view *view, table_rows *out, char *why,
-			 gstore_query_counter *failure)
+export_table(Relation relation, gstore_view *view, gstore_export_kind kind, table_rows *out,
+			 char *why, gstore_query_counter *failure)
 {
 	gstore_answer refused;
 
 	memset(out, 0, sizeof *out);
 	if (view->rows == 0)
 		return true;
-	if (!gstore_whole_export(relation, view, GSTORE_EXPORT_QUERY, &out->rows, &refused))
+	if (!gstore_whole_export(relation, view, kind, &out->rows, &refused))
 	{
 		strlcpy(why, refused.text, GSTORE_SESSION_WHY_BYTES);
 		*failure = refused.status == GVM_E_NOSPACE ? GSTORE_QUERY_NO_ROOM : GSTORE_QUERY_UNAVAILABLE;
@@ -121,17 +121,20 @@ export_table(Relation relation, gstore_view *view, table_rows *out, char *why,
 static bool
 export_tables(const gstore_request *request, table_rows *out, char *why, gstore_query_counter *failure)
 {
-	gstore_view *views = request->view;
+	const gstore_export_kind kind = request->first_row > 0 || request->after != NULL
+		? GSTORE_EXPORT_FURTHER
+		: GSTORE_EXPORT_QUERY;
+	gstore_view				*views = request->view;
 
 	if (request->batch != NULL)
 		out[0] = (table_rows){.rows.rows = views[0].rows};
-	else if (!export_table(request->relation, &views[0], &out[0], why, failure))
+	else if (!export_table(request->relation, &views[0], kind, &out[0], why, failure))
 		return false;
 	for (int i = 0; i < request->inner_count; i++)
 	{
 		strlcpy(why, "tables are on several GPUs", GSTORE_SESSION_WHY_BYTES);
 		if ((views[1 + i].rows > 0 && views[1 + i].name.device != views[0].name.device) ||
-			!export_table(request->inner[i], &views[1 + i], &out[1 + i], why, failure))
+			!export_table(request->inner[i], &views[1 + i], kind, &out[1 + i], why, failure))
 			return false;
 	}
 	return true;

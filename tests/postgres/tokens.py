@@ -128,6 +128,28 @@ class Privileges:
         expect(s.sql("SELECT gstore_export('ft') IS NOT NULL"), "t", "an export after that")
         s.sql("DROP OWNED BY granted; DROP ROLE granted")
 
+    def joins_that_have_returned_rows_wait_for_it_as_long_as_it_takes(self, s):
+        """For longer than a query does that has its local plan."""
+        s.sql("DROP FOREIGN TABLE IF EXISTS ft, inner_table; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw; CREATE FOREIGN TABLE inner_table (id int) SERVER gstore_fdw")
+        s.sql("INSERT INTO ft SELECT generate_series(1, 20000); INSERT INTO inner_table SELECT generate_series(1, 20000); CREATE ROLE granted")
+        readers = [s.session() for _ in range(2)]
+        for reader in readers:
+            reader.sql(f"{ON_THE_GPU} BEGIN; DECLARE joined CURSOR FOR SELECT a.id FROM ft a JOIN inner_table b ON a.id = b.id")
+            expect(len(reader.sql("FETCH 10 FROM joined").split()), 10, "rows before")
+        granting = s.session()
+        granting.begin("SET synchronous_commit = on; GRANT SELECT ON ft TO granted")
+        s.wait_for(f"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = {granting.pid}")
+        for reader in readers:
+            reader.begin("FETCH ALL FROM joined")
+        s.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query_start < clock_timestamp() - interval '4 s'", "2")
+        s.sql(f"SELECT pg_cancel_backend({readers[1].pid})")
+        expect(readers[1].error(), "57014", "one that is cancelled")
+        s.sql(f"SELECT pg_cancel_backend({granting.pid})")
+        granting.finish()
+        expect(len(readers[0].finish().split()), 20000 - 10, "rows after")
+        readers[0].close()
+        s.sql("DROP FOREIGN TABLE ft, inner_table; DROP OWNED BY granted; DROP ROLE granted")
+
 
 if __name__ == "__main__":
     sys.exit(main())
