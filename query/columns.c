@@ -216,22 +216,44 @@ static void count_bytes(gquery_query *q)
 
 /* ---- the keeper */
 
+static gvm_status attach_table(gquery_query *q)
+{
+    return gquery_tables_attach(q->tables, q->c->query.tables[0].token, &q->attached);
+}
+
+static gvm_status open_columns(gquery_query *q)
+{
+    return gquery_tables_open_columns(q->tables, q->attached, q->listed.list, q->listed.count,
+                                      q->c->query.tables[0].deleted_bytes > 0);
+}
+
+/* Other queries may have open what can be: until one of them ends, as for a turn. */
+static gvm_status await_open(gquery_query *q, gvm_status (*open)(gquery_query *))
+{
+    const int64_t until_ns = gquery_now_ns() + GQUERY_TURN_WAIT_MS * INT64_C(1000000);
+    gquery_connection *c = q->c->whole != NULL ? q->c->whole : q->c;
+    gvm_status status = open(q);
+
+    while (status == GVM_E_LIMIT && gquery_now_ns() < until_ns && !gquery_is_closed(q->c)) {
+        gquery_await_other(q->c);
+        gquery_tables_make_room(q->tables, PIECE_MS);
+        status = open(q);
+    }
+    c->crowded = status == GVM_E_LIMIT;
+    return status;
+}
+
 bool gquery_open_table(gquery_query *q)
 {
     const gquery_table *wanted = &q->c->query.tables[0];
-    gvm_status status;
 
     if (wanted->token[0] == '\0')
         return wanted->rows == 0 || q->c->query.batched != 0 ||
                gquery_refuse(q, "rows without a table");
     gquery_await_other(q->c);
-    if (!gquery_succeed(q, gquery_tables_attach(q->tables, wanted->token, &q->attached),
-                        "cannot attach a table") ||
-        !check_table(q) || !list_columns(q))
-        return false;
-    status = gquery_tables_open_columns(q->tables, q->attached, q->listed.list, q->listed.count,
-                                        wanted->deleted_bytes > 0);
-    return gquery_succeed(q, status, "cannot read a table") && !gquery_is_closed(q->c);
+    return gquery_succeed(q, await_open(q, attach_table), "cannot attach a table") && check_table(q) &&
+           list_columns(q) && gquery_succeed(q, await_open(q, open_columns), "cannot read a table") &&
+           !gquery_is_closed(q->c);
 }
 
 gvm_status gquery_take_leases(gquery_query *q, int wait_ms)

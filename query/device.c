@@ -20,8 +20,6 @@
 #define TURN_NS INT64_C(1000000000)
 /* Where so many of a role have paused, no other one of it begins: each has a lane. */
 #define PAUSED_MAX GQUERY_RUNNING_MAX
-/* One that the local plan can do waits for so long. */
-#define TURN_WAIT_MS 2000
 
 /* Made by lib/kernels/embed.py of kernels.c, joined.c, gather.c, number.c and search.c. NULL: this build has no
  * kernels for real GPUs. */
@@ -417,8 +415,9 @@ static void set_owner(gquery_lane *lane, gquery_connection *owner)
 
 gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out)
 {
-    const int64_t until_ns = gquery_goes_on(c) ? INT64_MAX
-                                               : gquery_now_ns() + TURN_WAIT_MS * INT64_C(1000000);
+    const int64_t until_ns = gquery_goes_on(c)
+                                 ? INT64_MAX
+                                 : gquery_now_ns() + GQUERY_TURN_WAIT_MS * INT64_C(1000000);
     waiter self = {.role = role_of(c)};
     gquery_lane *lane = NULL;
     gvm_status status;
@@ -435,7 +434,7 @@ gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out)
         return gvm_error_set(GVM_E_PEER, "the backend has closed the connection");
     if (status != GVM_OK)
         return gvm_error_set(GVM_E_NOSPACE, "for %d ms the GPU has had no turn for another query",
-                             TURN_WAIT_MS);
+                             GQUERY_TURN_WAIT_MS);
     if (lane == NULL)
         status = make_lane(&lane);
     if (status == GVM_OK) {

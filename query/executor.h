@@ -24,6 +24,8 @@
 #include "query/wire.h"
 
 #define GQUERY_RUNNING_MAX 16 /* queries that have a turn at a time; others wait */
+/* A query that the local plan can do waits for so long, for a turn and for tables that can be open. */
+#define GQUERY_TURN_WAIT_MS 2000
 /* After so long without use memory and tables are given up. */
 #define GQUERY_REST_NS INT64_C(1000000000)
 
@@ -53,6 +55,7 @@ typedef struct gquery_connection {
     gquery_program stages[GQUERY_STAGES_MAX];
     gquery_results results;
     bool has_context;
+    bool crowded; /* its query could not open a table: others have as many open as can be */
     struct gquery_connection *whole; /* of which this is a copy, for a part of its query; NULL: it is none */
     struct gquery_lane *lane; /* device.c's: its query's; NULL: it has none */
     /* While a query runs: when it went on last (gquery_now_ns()); otherwise 0. */

@@ -746,7 +746,7 @@ static bool enter_device(gquery_query *q, int32_t ordinal)
     return q->c->has_context;
 }
 
-void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gquery_message *answer)
+static void run_once(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gquery_message *answer)
 {
     const int64_t start_ns = gquery_now_ns();
     gquery_query q = {.tables = tables, .c = c, .answer = answer};
@@ -762,6 +762,17 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
         gquery_window_of(&q)->cost = q.cost;
     }
     end_query(&q, done);
+}
+
+/* One that goes on waits for tables that can be open as long as it takes. Between tries it has none open, so of two that
+ * wait for each other's one goes on. */
+void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gquery_message *answer)
+{
+    do {
+        c->crowded = false;
+        answer->verb = GQUERY_DONE;
+        run_once(tables, ordinal, c, answer);
+    } while (c->crowded && gquery_goes_on(c) && !gquery_is_closed(c));
 }
 
 void gquery_fetch(gquery_connection *c, gquery_message *answer)

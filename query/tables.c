@@ -11,7 +11,7 @@
 
 struct gquery_tables {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* one has been attached, or has not */
+    pthread_cond_t changed; /* one has been attached, or has not, or was released */
     gvm_client *keeper;
     gquery_attached *attached[GQUERY_ATTACHED_MAX];
     uint32_t count;
@@ -222,6 +222,7 @@ void gquery_tables_release(gquery_tables *tables, gquery_attached *attached)
     pthread_mutex_lock(&tables->lock);
     attached->users--;
     attached->used_ns = now_ns();
+    pthread_cond_broadcast(&tables->changed);
     pthread_mutex_unlock(&tables->lock);
 }
 
@@ -235,6 +236,27 @@ void gquery_tables_detach_unused(gquery_tables *tables, int64_t unused_ns)
         pthread_mutex_unlock(&tables->lock);
         detach(a);
     } while (a != NULL);
+}
+
+static bool has_unused(const gquery_tables *tables)
+{
+    for (uint32_t i = 0; i < tables->count; i++)
+        if (tables->attached[i]->users == 0)
+            return true;
+    return false;
+}
+
+void gquery_tables_make_room(gquery_tables *tables, int wait_ms)
+{
+    const int64_t until_ns = now_ns() + wait_ms * INT64_C(1000000);
+    const struct timespec until = {until_ns / INT64_C(1000000000), until_ns % INT64_C(1000000000)};
+    int waited = 0;
+
+    pthread_mutex_lock(&tables->lock);
+    while (!has_unused(tables) && waited == 0)
+        waited = pthread_cond_clockwait(&tables->changed, &tables->lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&tables->lock);
+    gquery_tables_detach_unused(tables, 0);
 }
 
 /* ---- leases */

@@ -58,6 +58,9 @@ void gquery_tables_release(gquery_tables *tables, gquery_attached *attached);
 /* Detaches those that have been without a user for so long: they may have been dropped. */
 void gquery_tables_detach_unused(gquery_tables *tables, int64_t unused_ns);
 
+/* After GVM_E_LIMIT: detaches those without a user. If there are none, it waits before for so long until there is one. */
+void gquery_tables_make_room(gquery_tables *tables, int wait_ms);
+
 #define GQUERY_LEASE_MS 10000 /* as long as one may take, as a rule */
 
 /* Leases on columns of a table, and on its bitmap of deleted rows. */

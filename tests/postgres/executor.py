@@ -262,6 +262,40 @@ class Queries:
                 expect(each.run(*query, columns=(ID,)), [(0, 1, 0)], "a sum")
         server.sql("DROP FOREIGN TABLE other")
 
+    def versions_of_a_table_that_can_be_open_at_a_time_make_room_for_others(self, server):
+        """Each has a token of its own, and a connection to the keeper has an object open 16 times at most."""
+        server.sql("CREATE FOREIGN TABLE other (id int) SERVER gstore_fdw")
+        tokens = []
+        for i in range(N["GQUERY_ATTACHED_KEPT"] + 1):
+            server.sql(f"INSERT INTO other VALUES ({i})")
+            tokens.append(server.sql("SELECT gstore_export('other')"))
+        query = [op("LOAD", 0), aggregate(0, "COUNT")], 1
+        with contextlib.ExitStack() as stack:
+            *others, late = clients = [stack.enter_context(Client(server)) for _ in tokens]
+            for rows, (client, token) in enumerate(zip(clients, tokens), 1):
+                client.write(token, rows, query, columns=(ID,))
+                if client is not late:
+                    expect(client.finish(client.ask()), [(0, rows)], "rows")
+                    client.window.begun = 0
+            with leased(server, "other"):
+                for client in others:
+                    client.send("RUN")
+                wait_until("they have begun", lambda: all(client.window.begun for client in others))
+                time.sleep(1)  # they wait for leases
+                start = time.monotonic()
+                expect_verb(late.ask(), "NO_ROOM", "53400")
+                expect(time.monotonic() - start > 1.9, True, "it has waited as for a turn")
+                late.window.first_row = 1  # the local plan would return again what was returned before
+                late.send("RUN")
+                time.sleep(2.5)
+                expect(select.select([late.socket], [], [], 0)[0], [], "an answer after the time in which the local plan would begin")
+            expect(late.finish(late.receive()), [(0, len(tokens))], "rows")
+            for rows, client in enumerate(others, 1):
+                answer = client.receive()
+                if answer.verb != N["GQUERY_NO_ROOM"]:
+                    expect(client.finish(answer), [(0, rows)], "rows")
+        server.sql("DROP FOREIGN TABLE other")
+
     def sums_of_doubles_depend_on_rows_alone(self, server):
         """Not on how long others keep the device: the batches are other ones each time."""
         rows = 2000000
