@@ -516,29 +516,92 @@ can_alter(const Node *statement)
 	}
 }
 
-/* Whether a table of ours is among those that are named, or may be among those that are not. */
+/* ---- GRANT, REVOKE, DROP OWNED: there is no hook for privileges. Commits that may have changed some make others wait. */
+
+/* Foreign tables of any wrapper. */
+static List *
+list_foreign_tables(void)
+{
+	Relation	catalog = table_open(ForeignTableRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	List	   *all = NIL;
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		all = lappend_oid(all, ((const FormData_pg_foreign_table *) GETSTRUCT(tuple))->ftrelid);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return all;
+}
+
+/* Whether it is one of ours whose privileges the user may change; others change nothing, with no more than a warning. */
 static bool
-may_be_on_table(const GrantStmt *statement)
+may_change_privileges(Oid relation)
+{
+	return gstore_is_table(relation) &&
+		pg_class_aclmask(relation, GetUserId(), ACL_GRANT_OPTION_FOR(ACL_ALL_RIGHTS_RELATION),
+						 ACLMASK_ANY) != ACL_NO_RIGHTS;
+}
+
+static bool
+may_change_in_schema(const char *name)
+{
+	const Oid schema = LookupExplicitNamespace(name, true);
+	List	 *all = list_foreign_tables();
+	ListCell *cell;
+
+	foreach(cell, all)
+		if (get_rel_namespace(lfirst_oid(cell)) == schema && may_change_privileges(lfirst_oid(cell)))
+			return true;
+	return false;
+}
+
+static bool
+may_have_changed(const GrantStmt *statement)
 {
 	ListCell *cell;
 
 	if (statement->objtype != OBJECT_TABLE)
 		return false;
-	if (statement->targtype != ACL_TARGET_OBJECT)
-		return true;
 	foreach(cell, statement->objects)
-		if (gstore_is_table(RangeVarGetRelid(lfirst(cell), NoLock, true)))
+		if (statement->targtype == ACL_TARGET_OBJECT
+				? may_change_privileges(RangeVarGetRelid(lfirst(cell), NoLock, true))
+				: may_change_in_schema(strVal(lfirst(cell))))
 			return true;
 	return false;
 }
 
-/* There is no hook for privileges. */
+/* Tables that it has dropped are noted by themselves. */
+static bool
+has_changed_some(void)
+{
+	ListCell *cell;
+	List	 *all;
+
+	CommandCounterIncrement(); /* see what the statement did */
+	all = list_foreign_tables();
+	foreach(cell, all)
+	{
+		HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(lfirst_oid(cell)));
+		bool	  changed = false;
+
+		if (HeapTupleIsValid(tuple))
+		{
+			changed = TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+			ReleaseSysCache(tuple);
+		}
+		if (changed && gstore_is_table(lfirst_oid(cell)))
+			return true;
+	}
+	return false;
+}
+
 static void
 note_privileges(const Node *statement)
 {
-	if (IsA(statement, DropOwnedStmt))
+	if (IsA(statement, DropOwnedStmt) && has_changed_some())
 		gstore_note_privileges(false);
-	else if (IsA(statement, GrantStmt) && may_be_on_table((const GrantStmt *) statement))
+	else if (IsA(statement, GrantStmt) && may_have_changed((const GrantStmt *) statement))
 		gstore_note_privileges(((const GrantStmt *) statement)->is_grant);
 }
 

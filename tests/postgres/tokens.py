@@ -150,6 +150,38 @@ class Privileges:
         readers[0].close()
         s.sql("DROP FOREIGN TABLE ft, inner_table; DROP OWNED BY granted; DROP ROLE granted")
 
+    def commits_that_change_no_such_privileges_delay_nobody(self, s):
+        """On tables of other kinds; without grant options; of a role that has none."""
+        fill(s)
+        s.sql("CREATE ROLE reader; CREATE ROLE idle; GRANT SELECT ON ft TO reader; GRANT USAGE, CREATE ON SCHEMA public TO idle")
+        for role, before, statement in (
+            ("reader", "CREATE TEMP TABLE own ()", "GRANT SELECT ON ALL TABLES IN SCHEMA pg_temp TO PUBLIC"),
+            ("reader", "SELECT", "GRANT SELECT ON ft TO PUBLIC"),
+            ("idle", "CREATE TABLE own ()", "DROP OWNED BY idle"),
+        ):
+            changing = s.session()
+            changing.sql(f"SET ROLE {role}; {before}")
+            changing.begin(f"SET synchronous_commit = on; {statement}")
+            s.wait_for(f"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = {changing.pid}")
+            s.sql("INSERT INTO ft VALUES (0)")
+            expect(s.sql("SELECT gstore_export('ft') IS NOT NULL"), "t", f"an export beside {statement}")
+            s.sql(f"SELECT pg_cancel_backend({changing.pid})")
+            changing.finish()
+            changing.sql("SET synchronous_commit = local")  # its end drops its temporary tables
+            changing.close()
+        s.sql("DROP OWNED BY reader, idle; DROP ROLE reader, idle")
+
+    def tokens_end_by_what_a_role_with_grant_options_takes_away(self, s):
+        fill(s)
+        s.sql("CREATE ROLE reader; CREATE ROLE giver; GRANT SELECT ON ft TO giver WITH GRANT OPTION")
+        for statement in ("REVOKE SELECT ON ft FROM reader", "REVOKE SELECT ON ALL TABLES IN SCHEMA public FROM reader"):
+            s.sql("SET ROLE giver; GRANT SELECT ON ft TO reader")
+            token = s.sql("SET ROLE reader; SELECT gstore_export('ft')")
+            expect(is_attached(s, token), True, "attach before")
+            s.sql(f"SET ROLE giver; {statement}")
+            expect(is_attached(s, token), False, f"attach after {statement}")
+        s.sql("DROP OWNED BY reader, giver; DROP ROLE reader, giver")
+
 
 if __name__ == "__main__":
     sys.exit(main())
