@@ -55,7 +55,8 @@ choose_table_to_analyze(Oid *database)
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)
-		if (has_changed(table) && table->analyze_at <= now)
+		if (has_changed(table) && table->analyze_at <= now &&
+			!gstore_background_is_at(gstore->analyzers, table))
 			*database = table->key.database;
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)
@@ -112,7 +113,7 @@ gstore_autoanalyze_look(void)
 										 .purpose = "analyze tables"};
 	Oid						 database;
 
-	if (!gstore_background_runs(&analyzer) && AutoVacuumingActive() && !RecoveryInProgress() &&
+	if (gstore_background_has_place(&analyzer) && AutoVacuumingActive() && !RecoveryInProgress() &&
 		choose_table_to_analyze(&database))
 		gstore_background_start(&analyzer, database);
 }
@@ -179,7 +180,7 @@ gstore_autoanalyze_main(Datum database)
 	Oid *tables;
 	int	 count;
 
-	gstore_background_connect(database, BGWORKER_BYPASS_ALLOWCONN);
+	gstore_background_connect(database, BGWORKER_BYPASS_ALLOWCONN, gstore->analyzers);
 	mark_as_autovacuum();
 	for (int i = 0; i < (int) lengthof(settings); i++)
 		SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);

@@ -1,28 +1,44 @@
 /* See background.h. */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 #include "postgres/background.h"
 
-bool
-gstore_background_runs(gstore_background *kind)
-{
-	pid_t pid;
+static gstore_working *working_list, *working; /* of this process's kind; its own place there */
 
-	if (kind->handle == NULL)
-		return false;
-	if (GetBackgroundWorkerPid(kind->handle, &pid) != BGWH_STOPPED)
-		return true;
-	pfree(kind->handle);
-	kind->handle = NULL;
-	return false;
+static BackgroundWorkerHandle **
+find_place(gstore_background *kind)
+{
+	for (int i = 0; i < GSTORE_WORKING_MOST; i++)
+		if (kind->handles[i] == NULL)
+			return &kind->handles[i];
+	return NULL;
+}
+
+bool
+gstore_background_has_place(gstore_background *kind)
+{
+	for (int i = 0; i < GSTORE_WORKING_MOST; i++)
+	{
+		pid_t pid;
+
+		if (kind->handles[i] == NULL || GetBackgroundWorkerPid(kind->handles[i], &pid) != BGWH_STOPPED)
+			continue;
+		pfree(kind->handles[i]);
+		kind->handles[i] = NULL;
+	}
+	return find_place(kind) != NULL;
 }
 
 void
@@ -38,18 +54,108 @@ gstore_background_start(gstore_background *kind, Oid database)
 	strlcpy(worker.bgw_type, kind->type, BGW_MAXLEN);
 	strlcpy(worker.bgw_library_name, "gstore_fdw", BGW_MAXLEN);
 	strlcpy(worker.bgw_function_name, kind->function, BGW_MAXLEN);
-	if (!RegisterDynamicBackgroundWorker(&worker, &kind->handle))
+	if (!RegisterDynamicBackgroundWorker(&worker, find_place(kind)))
 		ereport(LOG,
 				(errmsg("GPU memory keeper: cannot start a process to %s", kind->purpose),
 				 errhint("Raise max_worker_processes.")));
 }
 
+bool
+gstore_background_is_at(const gstore_working *list, const gstore_table *table)
+{
+	for (int i = 0; i < GSTORE_WORKING_MOST; i++)
+		if (list[i].database == table->key.database && list[i].relation == table->key.relation)
+			return true;
+	return false;
+}
+
+/* ---- the process */
+
+static void
+leave_list(int code, Datum argument)
+{
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	*working = (gstore_working){0};
+	LWLockRelease(gstore->lock);
+}
+
+/* False: there is no place, as those that the keeper's worker started before it was started anew itself have not ended. */
+static bool
+enter_list(gstore_working *list)
+{
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < GSTORE_WORKING_MOST && working == NULL; i++)
+		if (list[i].pid == 0)
+			working = &list[i];
+	if (working != NULL)
+		*working = (gstore_working){.pid = MyProcPid, .database = MyDatabaseId};
+	LWLockRelease(gstore->lock);
+	working_list = list;
+	return working != NULL;
+}
+
 void
-gstore_background_connect(Datum database, uint32 flags)
+gstore_background_connect(Datum database, uint32 flags, gstore_working *list)
 {
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, flags);
+	if (!enter_list(list))
+		proc_exit(0);
+	before_shmem_exit(leave_list, (Datum) 0);
+}
+
+static Oid
+owner_of(Oid table)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	Oid		  owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
+
+static bool
+is_taken(Oid table, Oid owner)
+{
+	for (int i = 0; i < GSTORE_WORKING_MOST; i++)
+	{
+		const gstore_working *w = &working_list[i];
+
+		if ((w->database == MyDatabaseId && w->relation == table) ||
+			(OidIsValid(owner) && w->owner == owner))
+			return true;
+	}
+	return false;
+}
+
+static bool
+take_table(Oid table)
+{
+	const Oid owner = owner_of(table);
+	bool	  taken;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	taken = is_taken(table, owner);
+	if (!taken)
+	{
+		working->relation = table;
+		working->owner = owner;
+	}
+	LWLockRelease(gstore->lock);
+	return !taken;
+}
+
+static void
+leave_table(void)
+{
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	working->relation = working->owner = InvalidOid;
+	LWLockRelease(gstore->lock);
 }
 
 /* For the log. */
@@ -68,14 +174,16 @@ gstore_background_try(bool (*work)(Oid table), Oid table, const char *what, int 
 {
 	MemoryContext old = CurrentMemoryContext;
 	const char *volatile name = "";
-	int error = 0;
+	volatile int error = 0;
 
 	StartTransactionCommand();
 	PG_TRY();
 	{
 		CHECK_FOR_INTERRUPTS();
 		name = describe_table(table); /* in the catch there are no catalogs */
-		if (!work(table))
+		if (!take_table(table))
+			error = GSTORE_BACKGROUND_TAKEN;
+		else if (!work(table))
 			error = ERRCODE_LOCK_NOT_AVAILABLE;
 		CommitTransactionCommand();
 	}
@@ -91,6 +199,7 @@ gstore_background_try(bool (*work)(Oid table), Oid table, const char *what, int 
 		AbortCurrentTransaction();
 	}
 	PG_END_TRY();
+	leave_table();
 	MemoryContextSwitchTo(old);
 	pgstat_report_stat(false);
 	return error;

@@ -1,6 +1,7 @@
 /*
- * postgres/background.h - processes that the keeper's worker starts in a database, which it is in none itself: at most one
- * of a kind at a time. Each works through tables, with a transaction for each.
+ * postgres/background.h - processes that the keeper's worker starts in a database, which it is in none itself: a few of
+ * a kind at a time. Each works through tables, with a transaction for each. What it runs may be an owner's, and take for ever:
+ * no two of a kind are at tables of the same owner, so that one owner has one of them.
  */
 #ifndef GSTORE_BACKGROUND_H
 #define GSTORE_BACKGROUND_H
@@ -9,29 +10,36 @@
 
 #include "postmaster/bgworker.h"
 
+#include "postgres/shared.h"
+
 typedef struct gstore_background
 {
-	const char			   *name, *type; /* in pg_stat_activity */
-	const char			   *function;	 /* with the database as its argument */
-	const char			   *purpose;	 /* "cannot start a process to ..." */
-	BackgroundWorkerHandle *handle;		 /* NULL at first */
+	const char			   *name, *type;				  /* in pg_stat_activity */
+	const char			   *function;					  /* with the database as its argument */
+	const char			   *purpose;					  /* "cannot start a process to ..." */
+	BackgroundWorkerHandle *handles[GSTORE_WORKING_MOST]; /* NULL at first */
 } gstore_background;
 
 /* ---- for the keeper's worker */
 
-/* The kind's process has not ended. */
-extern bool gstore_background_runs(gstore_background *kind);
+/* One more may be started: fewer than GSTORE_WORKING_MOST have not ended. */
+extern bool gstore_background_has_place(gstore_background *kind);
 /* Starts it; a failure is logged. */
 extern void gstore_background_start(gstore_background *kind, Oid database);
+/* One of the list is at the table. The directory's lock is held. */
+extern bool gstore_background_is_at(const gstore_working *list, const gstore_table *table);
 
 /* ---- for the process */
 
-/* flags: of BackgroundWorkerInitializeConnectionByOid(). */
-extern void gstore_background_connect(Datum database, uint32 flags);
+/* flags: of BackgroundWorkerInitializeConnectionByOid(). list: of the kind, where the process is until it ends. */
+extern void gstore_background_connect(Datum database, uint32 flags, gstore_working *list);
+
+#define GSTORE_BACKGROUND_TAKEN (-1)
 
 /*
  * Calls work(table) in a transaction. False: somebody has the table's lock. Returns the SQLSTATE of an error, which is logged
- * if it is another than error_before, after what was being done to the table; 0 without one.
+ * if it is another than error_before, after what was being done to the table; 0 without one. GSTORE_BACKGROUND_TAKEN: it was
+ * not called, as another process of the kind is at the table, or at one of the same owner.
  */
 extern int
 gstore_background_try(bool (*work)(Oid table), Oid table, const char *what, int error_before);

@@ -143,6 +143,7 @@ lose_versions_of(gstore_table *table, TransactionId xid)
 	table->lost_xid = xid;
 	table->reload_at = 0;
 	table->reload_tries = table->reload_error = 0;
+	table->reload_waits = false;
 	gstore_forget_versions(table);
 	return table->lost;
 }

@@ -12,7 +12,6 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/builtins.h"
@@ -33,6 +32,7 @@
 
 #define LOCK_TIMEOUT	  "10s" /* who waits for the rows may hold a lock that the source needs */
 #define WAIT_MS			  1000
+#define TAKEN_MS		  60000
 #define RELOAD_DELAY_BITS 8 /* at most 256 s between two tries to load a lost table */
 #define RELOAD_DROP_BITS  4 /* 16 s: DROP DATABASE waits for 5 s */
 
@@ -57,6 +57,13 @@ delay_reload(gstore_table *table)
 	table->reload_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay_s * 1000);
 }
 
+/* And no loader is at it. */
+static bool
+is_to_be_loaded(const gstore_table *table)
+{
+	return is_lost(table) && !gstore_background_is_at(gstore->loaders, table);
+}
+
 /* A database with lost tables that are to be tried; the next try of each is delayed. */
 static bool
 choose_table_to_load(Oid *database)
@@ -69,11 +76,11 @@ choose_table_to_load(Oid *database)
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)
-		if (!OidIsValid(*database) && is_lost(table) && table->reload_at <= now)
+		if (!OidIsValid(*database) && is_to_be_loaded(table) && table->reload_at <= now)
 			*database = table->key.database;
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)
-		if (table->key.database == *database && is_lost(table))
+		if (table->key.database == *database && is_to_be_loaded(table))
 		{
 			table->reload_tries++;
 			delay_reload(table);
@@ -105,6 +112,39 @@ list_lost(Oid **relations, int **errors)
 	return count;
 }
 
+/* Of those that wait for another one of their owner's: this may have been it. The lock is held. */
+static void
+end_waits(void)
+{
+	HASH_SEQ_STATUS scan;
+	gstore_table   *table;
+
+	gstore_begin_tables(&scan);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		if (table->reload_waits)
+		{
+			table->reload_waits = false;
+			table->reload_at = 0;
+		}
+}
+
+/* It is not this loader's; if no other one is at it, until one has ended that is at another one of its owner's. */
+static void
+note_taken(Oid relation)
+{
+	gstore_table *table;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	table = gstore_find_table(relation, false);
+	if (table != NULL && is_to_be_loaded(table))
+	{
+		table->reload_waits = true;
+		table->reload_tries = Max(table->reload_tries - 1, 0);
+		table->reload_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), TAKEN_MS);
+	}
+	LWLockRelease(gstore->lock);
+}
+
 /* tried: it has a source. */
 static void
 note_outcome(Oid relation, int error, bool tried)
@@ -118,9 +158,10 @@ note_outcome(Oid relation, int error, bool tried)
 		table->reload_error = error;
 		if (error != 0)
 			delay_reload(table);
-		else if (!tried)
+		else if (!tried && is_lost(table))
 			table->reload_at = DT_NOEND;
 	}
+	end_waits();
 	LWLockRelease(gstore->lock);
 	ConditionVariableBroadcast(&gstore->reloaded);
 }
@@ -139,34 +180,26 @@ loads_from_source(Oid relation)
 	return loads && gstore_table_source(relation) != NULL;
 }
 
-static void
-note_loader(Oid database, pid_t pid)
-{
-	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	gstore->reload_database = database;
-	gstore->reload_pid = pid;
-	LWLockRelease(gstore->lock);
-}
-
-/* No try for some seconds. Returns the process of the loader that is in the database; 0: there is none. */
-static pid_t
-delay_all(Oid database)
+/* No try for some seconds, and no loader. */
+void
+gstore_reload_stop(Oid database)
 {
 	HASH_SEQ_STATUS scan;
 	gstore_table   *table;
-	pid_t			pid;
 
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	pid = gstore->reload_database == database ? gstore->reload_pid : 0;
+	for (int i = 0; i < GSTORE_WORKING_MOST; i++)
+		if (gstore->loaders[i].pid != 0 && gstore->loaders[i].database == database)
+			(void) kill(gstore->loaders[i].pid, SIGTERM);
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)
 		if (table->key.database == database)
 		{
 			table->reload_tries = Max(table->reload_tries, RELOAD_DROP_BITS);
+			table->reload_waits = false;
 			delay_reload(table);
 		}
 	LWLockRelease(gstore->lock);
-	return pid;
 }
 
 /* ---- the keeper's worker */
@@ -180,17 +213,11 @@ gstore_reload_look(void)
 									   .purpose = "load tables from their sources"};
 	Oid						 database;
 
-	if (!gstore_background_runs(&loader) && !RecoveryInProgress() && choose_table_to_load(&database))
+	if (gstore_background_has_place(&loader) && !RecoveryInProgress() && choose_table_to_load(&database))
 		gstore_background_start(&loader, database);
 }
 
 /* ---- the loader */
-
-static void
-end_loader_at_exit(int code, Datum argument)
-{
-	note_loader(InvalidOid, 0);
-}
 
 static void
 set_loader_option(const char *name, const char *value)
@@ -284,9 +311,7 @@ gstore_reload_main(Datum database)
 	int *errors;
 	int	 count;
 
-	gstore_background_connect(database, 0);
-	note_loader(MyDatabaseId, MyProcPid);
-	before_shmem_exit(end_loader_at_exit, (Datum) 0);
+	gstore_background_connect(database, 0, gstore->loaders);
 	count = list_lost(&tables, &errors);
 	for (int i = 0; i < count; i++)
 	{
@@ -301,7 +326,10 @@ gstore_reload_main(Datum database)
 			pfree(loaded);
 			loaded = NULL;
 		}
-		note_outcome(tables[i], error, tried);
+		if (error == GSTORE_BACKGROUND_TAKEN)
+			note_taken(tables[i]);
+		else
+			note_outcome(tables[i], error, tried);
 	}
 }
 
@@ -523,15 +551,6 @@ gstore_fail_reloaded(void)
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("could not serialize access due to concurrent update"),
 			 errdetail("The table was loaded from its source.")));
-}
-
-void
-gstore_reload_stop(Oid database)
-{
-	const pid_t pid = delay_all(database);
-
-	if (pid != 0)
-		(void) kill(pid, SIGTERM);
 }
 
 void

@@ -1,7 +1,7 @@
 /*
  * postgres/reload.h - tables with the option "source", whose rows are loaded again after they were lost.
  *
- * The keeper's worker starts a background worker in a database that has lost tables, one at a time. It runs
+ * The keeper's worker starts background workers in databases that have lost tables, a few at a time, and one for an owner. They run
  * INSERT INTO table source for each that has the option, as the table's owner, in a security-restricted operation.
  */
 #ifndef GSTORE_RELOAD_H
@@ -40,7 +40,7 @@ extern void gstore_fail_reloaded(void) pg_attribute_noreturn();
  */
 extern void gstore_look_now(Oid relation, gstore_dead dead, gstore_view *view);
 
-/* The database is about to be dropped: the worker that is in it ends. */
+/* The database is about to be dropped: the workers that are in it end. */
 extern void gstore_reload_stop(Oid database);
 
 #endif

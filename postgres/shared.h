@@ -137,11 +137,22 @@ typedef struct gstore_table
 	TimestampTz reload_at; /* the next try */
 	int			reload_tries;
 	int			reload_error; /* SQLSTATE of the last one; 0: none, or it has not ended */
+	bool		reload_waits; /* for the load of another table of its owner's */
 	/* For autoanalyze.h: */
 	uint64		changes;	   /* rows changed since the last ANALYZE */
 	double		analyzed_rows; /* rows then; pg_class.reltuples, as far as it is known */
 	TimestampTz analyze_at;	   /* not tried before */
 } gstore_table;
+
+/* A process that works through tables (background.h). */
+typedef struct gstore_working
+{
+	pid_t pid; /* 0: there is none */
+	Oid	  database;
+	Oid	  relation, owner; /* of the table that it is at; InvalidOid: it is at none */
+} gstore_working;
+
+#define GSTORE_WORKING_MOST 4 /* of a kind */
 
 typedef struct gstore_shared
 {
@@ -168,9 +179,8 @@ typedef struct gstore_shared
 	gstore_token	  tokens[GSTORE_TOKENS_MAX];
 	gstore_report	  report; /* of the last second */
 	ConditionVariable ready_changed;
-	ConditionVariable reloaded;		   /* or failed to */
-	Oid				  reload_database; /* where the loader is */
-	pid_t			  reload_pid;	   /* 0: there is none */
+	ConditionVariable reloaded; /* or failed to */
+	gstore_working	  loaders[GSTORE_WORKING_MOST], analyzers[GSTORE_WORKING_MOST];
 
 	slock_t			  windows_lock;
 	uint32			  free_count;

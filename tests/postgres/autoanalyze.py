@@ -188,6 +188,18 @@ class Beside:
         fill(server, 2000)
         server.wait_for(reltuples(), "2000")
 
+    def function_that_does_not_end_holds_up_tables_of_no_other_owner(self, server):
+        server.sql("CREATE ROLE endless; CREATE SCHEMA AUTHORIZATION endless; GRANT ALL ON FOREIGN SERVER gstore_fdw TO endless")
+        for name in ("first", "second"):
+            slow = SLOW if name == "first" else "CREATE STATISTICS other ON (slow(id)) FROM "
+            server.sql(f"SET ROLE endless; SET search_path = endless; CREATE FOREIGN TABLE {name} (id int) SERVER gstore_fdw; INSERT INTO {name} SELECT generate_series(1, 1000);" + slow + name)
+        server.wait_for(ASLEEP, "1")
+        for rows in (1000, 3000):
+            fill(server, rows)
+            server.wait_for(reltuples(), str(rows))
+        expect(server.sql(ASLEEP), "1", "processes at tables of the owner whose function does not end")
+        server.sql("DROP OWNED BY endless CASCADE; DROP ROLE endless; DROP FOREIGN TABLE ft")
+
     def failure_of_one_table_is_logged_and_keeps_no_other_from_being_analyzed(self, server):
         """Functions of the owner run as the owner, who can neither change the role nor be misled by names."""
         server.sql("CREATE ROLE owner; CREATE SCHEMA own AUTHORIZATION owner; GRANT ALL ON FOREIGN SERVER gstore_fdw TO owner")

@@ -11,7 +11,7 @@ import time
 
 sys.dont_write_bytecode = True
 from cases import count, expect_usable, fill, group, main  # noqa: E402
-from private import Failed, expect  # noqa: E402
+from private import START_S, Failed, expect  # noqa: E402
 
 LOST = "SELECT bool_or(lost) FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
 
@@ -471,6 +471,34 @@ class Source:
         server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader' AND wait_event = 'PgSleep'", "1")
         server.sql("DROP DATABASE other")
         server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader'", "0")
+
+    def source_that_does_not_end_holds_up_tables_of_no_other_owner(self, server):
+        """Tables of others in the same database, and in another one."""
+        sleeping = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader' AND wait_event = 'PgSleep'"
+        make = "CREATE FOREIGN TABLE {} (id int) SERVER gstore_fdw OPTIONS (source '{}'); INSERT INTO {} VALUES (0)"
+        server.sql("CREATE ROLE endless; GRANT CREATE ON SCHEMA public TO endless; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO endless")
+        server.sql("CREATE DATABASE other")
+        server.sql("CREATE EXTENSION gstore_fdw; " + make.format("ft", "SELECT id FROM public.later", "ft"), database="other")
+        for name in ("first", "second"):
+            server.sql("SET ROLE endless; " + make.format(name, "SELECT 1 FROM pg_sleep(10000)", name))
+        server.sql(make.format("ft", "SELECT id FROM public.later", "ft"))
+        terminate(server)
+        server.wait_for(sleeping, "1")
+        for database in ("postgres", "other"):
+            server.sql("CREATE TABLE later AS SELECT 7 AS id", database=database)  # without it the source fails
+            deadline = time.monotonic() + START_S
+            while server.sql("SELECT sum(id) FROM ft", database=database) != "7":
+                expect(time.monotonic() < deadline, True, f"the table in {database} is loaded")
+                time.sleep(0.1)
+        expect(server.sql(sleeping), "1", "loads of the owner whose sources do not end")
+        dropping = server.session()
+        dropping.begin("DROP FOREIGN TABLE first, second")
+        server.wait_for(f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {dropping.pid}")
+        server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader'")
+        dropping.finish()
+        dropping.close()
+        server.sql("DROP DATABASE other")
+        server.sql("DROP FOREIGN TABLE ft; DROP TABLE later; DROP OWNED BY endless; DROP ROLE endless")
 
     def sources_that_are_no_query_are_refused(self, server):
         for text in ("nonsense", "", "SELECT 1; SELECT 2", "DELETE FROM x", "SELECT 1 INTO x"):
