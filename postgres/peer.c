@@ -138,7 +138,7 @@ send_request(const gstore_peer *peer, gstore_spawn_kind kind, int device)
 	gstore_spawn_request request = {
 		.magic = GSTORE_SPAWN_MAGIC, .kind = kind, .pid = MyProcPid, .device = device};
 
-	if (kind == GSTORE_SPAWN_SESSION)
+	if (kind != GSTORE_SPAWN_EXECUTOR)
 		request.role = GetSessionUserId();
 	return gstore_spawn_send(peer->connection, &request, &peer->memory, 1, 0) ==
 		(ssize_t) sizeof request;

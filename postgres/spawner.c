@@ -30,7 +30,7 @@
 #include "postgres/thread.h"
 
 #define COMPILERS_MAX 2
-#define WAITING_MAX	  64 /* connections beside those of sessions */
+#define WAITING_MAX	  64 /* connections beside those that may wait to be served, or are */
 #define GREETING_MS	  1000
 #define ENDING_MS	  10000
 #define LOOK_MS		  1000 /* at deadlines */
@@ -273,8 +273,9 @@ pass_connection(gstore_spawner *spawner, slot *s)
 	free_slot(s);
 }
 
+/* Of the same kind and role as this one. */
 static uint32_t
-count_sessions_of(const gstore_spawner *spawner, uint32_t role)
+count_own(const gstore_spawner *spawner, const slot *own, state first)
 {
 	uint32_t count = 0;
 
@@ -282,27 +283,28 @@ count_sessions_of(const gstore_spawner *spawner, uint32_t role)
 	{
 		const slot *s = &spawner->slots[i];
 
-		if ((s->state == WAITING || s->state == RUNNING) &&
-			s->request.kind == GSTORE_SPAWN_SESSION && s->request.role == role)
+		if (s->state >= first && s->state <= RUNNING && s->request.kind == own->request.kind &&
+			s->request.role == own->request.role)
 			count++;
 	}
 	return count;
 }
 
-/* Whether there is a place for the session, which is counted. False: why not. */
+/* Whether there is a place for the session or the text, which is counted. False: why not. */
 static bool
 has_place(const gstore_spawner *spawner, const slot *s, gstore_spawn_end *end, int *number)
 {
-	const uint32_t all = count_slots(spawner, GSTORE_SPAWN_SESSION, WAITING, RUNNING);
-	const uint32_t own = count_sessions_of(spawner, s->request.role);
+	const uint32_t most = s->request.kind == GSTORE_SPAWN_SESSION ? spawner->sessions_max
+																  : GSTORE_SPAWN_TEXTS_MAX;
+	const uint32_t all = count_slots(spawner, s->request.kind, WAITING, RUNNING);
+	const uint32_t own = count_own(spawner, s, WAITING);
 
-	*end = all > spawner->sessions_max ? GSTORE_SPAWN_FULL : GSTORE_SPAWN_SHARE;
-	*number = (int) (*end == GSTORE_SPAWN_FULL ? spawner->sessions_max : own - 1);
-	return all <= spawner->sessions_max &&
-		(own == 1 || own <= GSTORE_SPAWN_A_FREE_ONE * (spawner->sessions_max - all));
+	*end = all > most ? GSTORE_SPAWN_FULL : GSTORE_SPAWN_SHARE;
+	*number = (int) (*end == GSTORE_SPAWN_FULL ? most : own - 1);
+	return all <= most && (own == 1 || own <= GSTORE_SPAWN_A_FREE_ONE * (most - all));
 }
 
-/* A session is refused, and does not wait, where all places are taken, or those that its role may have. */
+/* A session or a text is refused, and does not wait, where all places are taken, or those that its role may have. */
 static void
 greet(gstore_spawner *spawner, slot *s)
 {
@@ -323,7 +325,7 @@ greet(gstore_spawner *spawner, slot *s)
 	s->state = WAITING;
 	s->since_ns = gstore_now_ns();
 	s->deadline_ns = gstore_deadline_ns(ENDING_MS);
-	if (s->request.kind != GSTORE_SPAWN_SESSION)
+	if (s->request.kind == GSTORE_SPAWN_EXECUTOR)
 		return;
 	if (!has_place(spawner, s, &end, &number))
 		kill_abandoned(spawner);
@@ -336,14 +338,37 @@ greet(gstore_spawner *spawner, slot *s)
  * when they are gone. One that the driver does not let end is not waited for longer than ENDING_MS.
  */
 static bool
+can_start_session(const gstore_spawner *spawner, const slot *s)
+{
+	return count_slots(spawner, GSTORE_SPAWN_SESSION, RUNNING, ENDING) < spawner->sessions_max &&
+		(count_slots(spawner, GSTORE_SPAWN_SESSION, ENDING, ENDING) == 0 ||
+		 gstore_now_ns() >= s->deadline_ns);
+}
+
+/* Texts of roles that have fewer compilers come first. */
+static bool
+can_start_compiler(const gstore_spawner *spawner, const slot *s)
+{
+	const uint32_t own = count_own(spawner, s, RUNNING);
+
+	if (count_slots(spawner, GSTORE_SPAWN_COMPILE, RUNNING, ENDING) >= COMPILERS_MAX)
+		return false;
+	for (uint32_t i = 0; i < spawner->slot_count && own > 0; i++)
+	{
+		const slot *other = &spawner->slots[i];
+
+		if (other->state == WAITING && other->request.kind == GSTORE_SPAWN_COMPILE &&
+			count_own(spawner, other, RUNNING) < own)
+			return false;
+	}
+	return true;
+}
+
+static bool
 can_start(const gstore_spawner *spawner, const slot *s)
 {
-	const bool	   session = s->request.kind == GSTORE_SPAWN_SESSION;
-	const uint32_t most = session ? spawner->sessions_max : COMPILERS_MAX;
-
-	return count_slots(spawner, s->request.kind, RUNNING, ENDING) < most &&
-		(!session || count_slots(spawner, s->request.kind, ENDING, ENDING) == 0 ||
-		 gstore_now_ns() >= s->deadline_ns);
+	return s->request.kind == GSTORE_SPAWN_SESSION ? can_start_session(spawner, s)
+												   : can_start_compiler(spawner, s);
 }
 
 static void
@@ -488,7 +513,7 @@ gstore_spawner_start(const char *program, const char *executor, const char *keep
 		return gvm_error_set(GVM_E_NOMEM, "out of host memory for GPU workers");
 	spawner->listener = spawner->stop[0] = spawner->stop[1] = -1;
 	spawner->sessions_max = sessions_max;
-	spawner->slot_count = sessions_max + WAITING_MAX;
+	spawner->slot_count = sessions_max + GSTORE_SPAWN_TEXTS_MAX + WAITING_MAX;
 	spawner->program = program != NULL ? strdup(program) : NULL;
 	spawner->executor = executor != NULL ? strdup(executor) : NULL;
 	spawner->slots = calloc(spawner->slot_count, sizeof *spawner->slots);

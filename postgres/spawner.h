@@ -33,6 +33,7 @@
 #define GSTORE_SPAWN_CONTEXT_BYTES (600ull << 20)
 #define GSTORE_SPAWN_MAGIC		   0x776f7267u
 #define GSTORE_SPAWN_A_FREE_ONE	   3
+#define GSTORE_SPAWN_TEXTS_MAX	   64
 #define GSTORE_SPAWN_CONNECTION	   3 /* file descriptors of the worker */
 #define GSTORE_SPAWN_MEMORY		   4
 #define GSTORE_SPAWN_KEEPER		   5 /* of a session */
@@ -60,7 +61,8 @@ typedef enum gstore_spawn_kind
 	 * GSTORE_SPAWN_A_FREE_ONE times as many as are free: so there is one for a role that comes later.
 	 */
 	GSTORE_SPAWN_SESSION = 1,
-	GSTORE_SPAWN_COMPILE,  /* compiles one text; others wait until one is done */
+	/* Compiles one text; others wait until one is done: GSTORE_SPAWN_TEXTS_MAX, shared by roles in the same way. */
+	GSTORE_SPAWN_COMPILE,
 	GSTORE_SPAWN_EXECUTOR, /* a connection to the executor of a device */
 } gstore_spawn_kind;
 
@@ -72,7 +74,7 @@ typedef struct gstore_spawn_request
 	union
 	{
 		int32_t	 device; /* of GSTORE_SPAWN_EXECUTOR: the ordinal, as gvm_table_info has it */
-		uint32_t role;	 /* of GSTORE_SPAWN_SESSION: the session's user */
+		uint32_t role;	 /* of the others: the session's user */
 	};
 } gstore_spawn_request;
 
@@ -106,7 +108,7 @@ typedef enum gstore_spawn_end
 	GSTORE_SPAWN_KILLED,	 /* number: the signal */
 	GSTORE_SPAWN_FULL,		 /* it was not started: so many run; number: the limit */
 	GSTORE_SPAWN_FAILED,	 /* it could not be started; number: errno */
-	GSTORE_SPAWN_SHARE, /* it was not started: so many others of the role run, its share; number: how many */
+	GSTORE_SPAWN_SHARE, /* it was not started: so many others of the role run or wait, its share; number: how many */
 } gstore_spawn_end;
 
 typedef struct gstore_spawn_ended

@@ -204,6 +204,21 @@ finish_compile(gstore_peer *w, plcuda_message *answer)
 }
 
 static void
+fail_compiler(const gstore_spawn_ended *ended)
+{
+	if (ended->end == GSTORE_SPAWN_FULL || ended->end == GSTORE_SPAWN_SHARE)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("a plcuda function cannot be compiled now: others are waiting for it"),
+				 ended->end == GSTORE_SPAWN_FULL
+					 ? errdetail("There are %d, the most.", ended->number)
+					 : errdetail("Of role \"%s\" there are %d, its share.",
+								 GetUserNameFromId(GetSessionUserId(), false), ended->number),
+				 errhint("Try again when some have been compiled.")));
+	fail_ended(ended);
+}
+
+static void
 compile(gstore_peer *w, const char *text, uint32 architecture)
 {
 	const Size		   at = PLCUDA_TEXT_AT, len = strlen(text);
@@ -223,7 +238,7 @@ compile(gstore_peer *w, const char *text, uint32 architecture)
 	limit = begin_limit("plcuda.compile_time", ERRCODE_PROGRAM_LIMIT_EXCEEDED,
 						plcuda_compile_time_s * 2000);
 	if (!await(w, &limit, &answer, &ended))
-		fail_ended(&ended);
+		fail_compiler(&ended);
 	finish_compile(w, &answer);
 }
 

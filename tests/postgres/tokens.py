@@ -3,11 +3,15 @@
 
 usage: tokens.py [CASE...]
 """
+import contextlib
 import sys
+from pathlib import Path
 
+sys.dont_write_bytecode = True
 from attached import tool
 from cases import fill, group, main
-from private import expect
+from executor_client import COUNT, N, Client, Ended
+from private import expect, wait_until
 
 ON_THE_GPU = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0;"
 
@@ -60,6 +64,17 @@ def use_up(server, hog, roles, tables):
     return int(made), refused
 
 
+def compilers(server):
+    """Processes of the keeper."""
+    found = []
+    for thread in Path(f"/proc/{server.keeper_pid()}/task").glob("*/children"):
+        for pid in thread.read_text().split():
+            with contextlib.suppress(OSError):
+                if b"gstore-gpu-worker\0compile" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(int(pid))
+    return found
+
+
 @group()
 class Shares:
     def queries_of_all_roles_have_one_token(self, s):
@@ -104,6 +119,38 @@ class Shares:
         expect(s.sql("SET SESSION AUTHORIZATION reader; SELECT gstore_export('t1') IS NOT NULL"), "t", "one of a role that has none")
         where = {ran(s, f"SELECT count(*) FROM t{i}") for i in range(1, 61)}
         expect(where, {"on the GPU"}, "queries")
+
+
+@group()
+class Compilers:
+    """Connections to the spawner as backends make them; processes that are started wait for a text."""
+
+    def roles_share_places_of_texts_that_wait_and_compilers(self, s):
+        share = N["GSTORE_SPAWN_TEXTS_MAX"] * 3 // 4
+        with contextlib.ExitStack() as stack:
+
+            def ask(role):
+                return stack.enter_context(Client(s, device=role, kind="GSTORE_SPAWN_COMPILE"))
+
+            greedy = [ask(1) for _ in range(share)]
+            try:
+                ask(1).receive()
+                ended = "nothing"
+            except Ended as end:
+                ended = str(end)
+            expect(ended.rpartition(", ")[0].rpartition(", ")[2], str(N["GSTORE_SPAWN_SHARE"]), f"one more: {ended}")
+            other = ask(2)
+            with Client(s) as query:
+                expect(query.run("", 0, COUNT, columns=()), [(0, 0)], "a query")
+            other.socket.send(b"no message")  # a process that reads it ends
+            wait_until("two run", lambda: len(compilers(s)) == 2)
+            greedy[0].socket.close()
+            try:
+                other.receive()
+                ended = "nothing"
+            except Ended as end:
+                ended = str(end)
+            expect("spawner" in ended, True, f"the next one that is started: {ended}")
 
 
 @group("synchronous_standby_names=nobody", "synchronous_commit=local")
