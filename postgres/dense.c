@@ -497,7 +497,7 @@ hang_copy(const gstore_dense *d)
 	gstore_check_readable(oid);
 	if (!gstore_privileges(oid, &privileges))
 		elog(ERROR, "cache lookup failed for relation %u", oid);
-	if (!gstore_hang_copy(oid, d->view, d->record, privileges, d->far.copy_bytes, d->far.handle))
+	if (!gstore_hang_copy(oid, d->view, d->record, privileges, d->far.handle))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("table \"%s\" was emptied by a new start of the GPU memory keeper",
@@ -514,7 +514,7 @@ make_copy(Relation relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE
 	d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore copy", ALLOCSET_DEFAULT_SIZES);
 	lay_out(&d);
 	d.far.copy_bytes = d.end;
-	d.record = gstore_new_copy(&d.far.copy, gstore_dense_definition(relation));
+	d.record = gstore_new_copy(&d.far.copy, gstore_dense_definition(relation), d.end);
 	PG_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));
 	{
 		gstore_progress_begin(GSTORE_EXPORTING, RelationGetRelid(relation), &d);

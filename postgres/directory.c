@@ -593,16 +593,72 @@ gstore_forget_database(Oid database)
 
 /* ---- copies of versions */
 
+/* The lock is held. */
+static uint64
+sum_copies(Oid owner)
+{
+	uint64 sum = 0;
+
+	for (const gstore_copy *c = gstore_at(gstore->copies); c != NULL; c = gstore_at(c->next))
+		if (c->owner == owner)
+			sum += c->bytes;
+	return sum;
+}
+
+static void
+fail_copy(uint64 bytes, uint64 others)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("device memory for copies under CUDA handles is limited to %d MiB a role",
+					gstore_copy_memory_mb),
+			 errdetail("With these %llu KiB role \"%s\" would have %llu KiB.",
+					   (unsigned long long) (bytes + 1023) / 1024,
+					   GetUserNameFromId(GetSessionUserId(), false),
+					   (unsigned long long) (bytes + others + 1023) / 1024),
+			 errhint("A copy is freed after a change of its table, when no transaction sees the rows of before any more, "
+					 "or by gstore_revoke_all(). Or have gstore_fdw.copy_memory raised.")));
+}
+
 dsa_pointer
-gstore_new_copy(uint64 *id, uint64 definition)
+gstore_new_copy(uint64 *id, uint64 definition, uint64 bytes)
 {
 	const dsa_pointer place = dsa_allocate0(gstore_dsa(), sizeof(gstore_copy));
 	gstore_copy		 *copy = gstore_at(place);
+	uint64			  others;
+	bool			  room;
 
 	copy->id = *id = pg_atomic_fetch_add_u64(&gstore->next_store, 1);
+	copy->owner = GetSessionUserId();
 	copy->epoch = gstore->epoch;
 	copy->definition = definition;
+	copy->bytes = bytes;
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	others = sum_copies(copy->owner);
+	room = gstore_copy_memory_mb < 0 || bytes + others <= (uint64) gstore_copy_memory_mb * 1024 * 1024;
+	if (room)
+	{
+		copy->next = gstore->copies;
+		gstore->copies = place;
+	}
+	else
+		dsa_free(gstore_dsa(), place);
+	LWLockRelease(gstore->lock);
+	if (!room)
+		fail_copy(bytes, others);
 	return place;
+}
+
+void
+gstore_free_copy(dsa_pointer place)
+{
+	const gstore_copy *copy = gstore_at(place);
+	dsa_pointer		  *link = &gstore->copies;
+
+	while (*link != place)
+		link = &((gstore_copy *) gstore_at(*link))->next;
+	*link = copy->next;
+	dsa_free(gstore_dsa(), place);
 }
 
 /* The lock is held exclusively. */
@@ -725,7 +781,7 @@ gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out)
 
 bool
 gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place, uint32 privileges,
-				 uint64 bytes, const uint8 handle[GSTORE_HANDLE_BYTES])
+				 const uint8 handle[GSTORE_HANDLE_BYTES])
 {
 	gstore_copy	   *copy = gstore_at(place);
 	gstore_version *version;
@@ -737,7 +793,6 @@ gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place, uint3
 	{
 		memcpy(copy->handle, handle, GSTORE_HANDLE_BYTES);
 		copy->privileges = privileges;
-		copy->bytes = bytes;
 		version->copy = place;
 		hung = true;
 	}

@@ -97,8 +97,11 @@ extern void gstore_forget_database(Oid database);
 
 /* ---- copies of versions */
 
-/* A record of a copy that is being made: the caller hangs it on a version or releases it. */
-extern dsa_pointer gstore_new_copy(uint64 *id, uint64 definition);
+/*
+ * A record of a copy that is being made: the caller hangs it on a version or releases it. ERROR (53400) if copies of the session's
+ * user would have more than gstore_fdw.copy_memory; they count until they are freed.
+ */
+extern dsa_pointer gstore_new_copy(uint64 *id, uint64 definition, uint64 bytes);
 /* The record of the version's copy. False: the version has none. */
 extern bool gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out);
 /*
@@ -106,8 +109,10 @@ extern bool gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *
  * (privileges.h). False: the version is gone, or has one.
  */
 extern bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer copy,
-							 uint32 privileges, uint64 bytes, const uint8 handle[GSTORE_HANDLE_BYTES]);
+							 uint32 privileges, const uint8 handle[GSTORE_HANDLE_BYTES]);
 extern void gstore_release_copy(dsa_pointer copy);
+/* For the worker, of one that is in no other list any more. The lock is held exclusively. */
+extern void gstore_free_copy(dsa_pointer copy);
 /* Takes the copies off a table's versions; they are freed when every transaction sees the end of this one. */
 extern void gstore_end_copies(Oid relation);
 /*

@@ -127,7 +127,7 @@ gstore_next_dead_copy(uint64 *id, uint32 *epoch)
 		*id = copy->id;
 		*epoch = copy->epoch;
 		*link = copy->next_dead;
-		dsa_free(gstore_dsa(), place);
+		gstore_free_copy(place);
 	}
 	LWLockRelease(gstore->lock);
 	return copy != NULL;

@@ -21,6 +21,7 @@ int	   gstore_readers = GSTORE_READERS_OWNER;
 int	   gstore_token_lifetime_s = 3600;
 int	   gstore_gpu_workers = 8;
 int	   gstore_load_memory_mb = -1;
+int	   gstore_copy_memory_mb = -1;
 int	   gstore_lost_tables = GSTORE_LOST_EMPTY;
 bool   gstore_wait_for_source = false;
 bool   gstore_gpu_queries = true;
@@ -174,6 +175,10 @@ gstore_settings_init(void)
 							"Memory that a role may have by tokens of gstore_load_begin().",
 							"-1: no limit but that of all tables.", &gstore_load_memory_mb, -1, -1,
 							INT_MAX, PGC_SUSET, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable("gstore_fdw.copy_memory",
+							"Device memory that copies of a role may have under CUDA handles.",
+							"-1: no limit.", &gstore_copy_memory_mb, -1, -1, INT_MAX, PGC_SUSET,
+							GUC_UNIT_MB, NULL, NULL, NULL);
 	define_query_settings();
 	MarkGUCPrefixReserved("gstore_fdw");
 }

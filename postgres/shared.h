@@ -47,8 +47,9 @@ typedef struct gstore_store
 /* A dense copy of one version, in device memory under a CUDA handle. In dynamic shared memory. */
 typedef struct gstore_copy
 {
-	dsa_pointer	  next_dead;
+	dsa_pointer	  next_dead, next; /* of all that are not freed */
 	uint64		  id;
+	Oid			  owner;	  /* the session's user when it was made */
 	uint32		  epoch;	  /* of the keeper in which it was made */
 	uint32		  privileges; /* of the table, when it was made */
 	TransactionId ended; /* by this transaction it was revoked: who sees that does not know it */
@@ -172,6 +173,7 @@ typedef struct gstore_shared
 	uint32			  failed_starts;
 	pg_atomic_uint64  next_store, next_writer_number;
 	dsa_pointer		  dead_stores; /* to be dropped by the worker */
+	dsa_pointer		  copies;	   /* all that are not freed, also those that are being made */
 	dsa_pointer		  dead_copies;
 	uint32			  new_versions; /* added since old ones were last forgotten */
 	dsa_pointer		  ended_copies; /* until no transaction knows them */

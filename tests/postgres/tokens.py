@@ -11,15 +11,15 @@ sys.dont_write_bytecode = True
 from attached import tool
 from cases import fill, group, main
 from executor_client import COUNT, N, Client, Ended
-from private import expect, wait_until
+from private import SqlError, expect, wait_until
 
 ON_THE_GPU = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0;"
 
 
-def refusal(server, statement):
+def refusal(server, statement, before=""):
     """SQLSTATE, message and hint with which it fails; it does not wait for long, whatever the machine does."""
     return server.sql(
-        "SET statement_timeout = '100s'; SET client_min_messages = warning; CREATE TEMP TABLE said (state text, message text, hint text);"
+        f"{before} SET statement_timeout = '100s'; SET client_min_messages = warning; CREATE TEMP TABLE said (state text, message text, hint text);"
         f"DO $$ DECLARE state text; message text; hint text; BEGIN {statement};"
         " EXCEPTION WHEN OTHERS OR QUERY_CANCELED THEN"
         " GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;"
@@ -119,6 +119,34 @@ class Shares:
         expect(s.sql("SET SESSION AUTHORIZATION reader; SELECT gstore_export('t1') IS NOT NULL"), "t", "one of a role that has none")
         where = {ran(s, f"SELECT count(*) FROM t{i}") for i in range(1, 61)}
         expect(where, {"on the GPU"}, "queries")
+
+    def copies_of_a_role_have_a_limit(self, s):
+        """Of one version each, while a snapshot sees the version."""
+        s.sql("CREATE ROLE copier; CREATE ROLE other_copier; DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw")
+        s.sql("INSERT INTO ft SELECT generate_series(1, 200000); GRANT SELECT ON ft TO copier, other_copier")
+        export_as = "SET gstore_fdw.copy_memory = '1MB'; SET SESSION AUTHORIZATION {}; "
+        handle = s.sql(export_as.format("copier") + "SELECT gstore_export_ipchandle('ft')")
+        expect(s.sql(export_as.format("copier") + "SELECT gstore_export_ipchandle('ft')"), handle, "the same handle")
+        reader = s.session()
+        reader.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ft")
+        s.sql("INSERT INTO ft VALUES (0)")
+        state, message, hint = refusal(s, "PERFORM gstore_export_ipchandle('ft')", export_as.format("copier"))
+        expect([state, "limited to 1 MiB a role" in message, "gstore_fdw.copy_memory" in hint], ["53400", True, True], message)
+        expect(s.sql(export_as.format("other_copier") + "SELECT gstore_export_ipchandle('ft') IS NOT NULL"), "t", "a copy of another role")
+        expect(s.sql(export_as.format("copier") + "SELECT gstore_export_ipchandle('ft') IS NOT NULL"), "t", "which is that of the version for all")
+        reader.sql("COMMIT")
+        reader.close()
+        s.sql("INSERT INTO ft VALUES (0)")
+
+        def is_made():
+            try:
+                return s.sql(export_as.format("copier") + "SELECT gstore_export_ipchandle('ft') IS NOT NULL") == "t"
+            except SqlError as error:
+                expect(str(error), "53400", "SQLSTATE until the first copy is freed")
+                return False
+
+        wait_until("there is room when no snapshot sees the first version", is_made)
+        s.sql("DROP FOREIGN TABLE ft; DROP OWNED BY copier, other_copier; DROP ROLE copier, other_copier")
 
 
 @group()
