@@ -276,6 +276,7 @@ class Workers:
         expect(sessions[8].sql(caught("PERFORM total('ft')")), "53400", "the second of that role")
         for session in sessions[:3]:
             session.close()
+        wait_workers(4)  # of which one is the other role's
         expect_total(sessions[6], "one more, when others have ended")
         expect_total(sessions[8], "one more of the other role")
         for session in sessions[3:]:
