@@ -344,6 +344,7 @@ void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
     object = opening->object;
     if (!opening->broken)
         gvmi_keep_hold_closed(m, opening);
+    opening->granted_readers = opening->granted_writers = 0; /* what it has not taken by now it does not take */
     gvmi_keep_end_opening(m, opening);
     if (object->creator == client->number && gvmi_keep_count_openings(client, object) == 0)
         drop_creator_reference(m, object);

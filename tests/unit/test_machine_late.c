@@ -369,6 +369,28 @@ static void lease_that_ended_without_a_doorbell_is_found_at_the_next_look(void *
     }
 }
 
+/* ---- who gives up an acquire that is granted just then */
+
+static void opening_that_is_closed_with_a_grant_on_its_way_was_no_writer(void **state)
+{
+    fixture w;
+    actor *a, *b;
+    uint32_t slot_a = 0, slot_b = 0;
+
+    (void)state;
+    start_fixture(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/w", 2, 0, &slot_a), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/w", 0, &slot_b), GVM_OK);
+    ask(&w, b, slot_b, GVM_LEASE_WRITE, -1);
+    assert_true(granted(b));
+    close_slot(&w, b, slot_b);
+    assert_int_equal(info(&w, a, slot_a).interrupted, 0);
+    acquire(&w, a, slot_a, GVM_LEASE_WRITE);
+    end_fixture(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +409,7 @@ int main(void)
         cmocka_unit_test(who_wants_to_write_regions_does_not_wait_for_collections),
         cmocka_unit_test(collection_is_not_cut_off_for_who_waits_behind_a_fence),
         cmocka_unit_test(lease_that_ended_without_a_doorbell_is_found_at_the_next_look),
+        cmocka_unit_test(opening_that_is_closed_with_a_grant_on_its_way_was_no_writer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
