@@ -43,7 +43,6 @@ pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* for all that follows 
 device_state pools_devices[DEVICES_MAX];
 static block *buckets[1u << BUCKET_BITS];
 static block *late; /* frees that wait for the end of a capture: of each capture one, by next_capture; behind it the others, by next */
-static unsigned open_pools;
 static pthread_mutex_t limit_locks[DEVICES_MAX]; /* see alloc_in_share(); taken before the lock */
 static pools_options chosen = {.limit_bytes = 0};
 static atomic_size_t late_count; /* of captures; looked at without the lock */
@@ -90,7 +89,7 @@ static uint64_t chosen_limit(void)
     return chosen.limit_bytes == GVM_BYTES_NONE ? 0 : chosen.limit_bytes;
 }
 
-static gvm_status open_device_locked(int ordinal)
+gvm_status pools_open_device_locked(int ordinal)
 {
     device_state *d = &pools_devices[ordinal];
     gvm_device *device;
@@ -144,101 +143,6 @@ static gvm_status make_heap_locked(device_state *d, bool captured, gvm_heap **he
         if (d->granted[peer])
             (void)grant_heap(*heap, peer); /* they could reach each other when it was granted */
     return status;
-}
-
-static bool same_id(pool_id a, pool_id b)
-{
-    return a.first == b.first && a.second == b.second;
-}
-
-static bool is_first(pool_id id)
-{
-    return id.first == 0 && id.second == 0;
-}
-
-static pool *find_pool_locked(device_state *d, pool_id id, bool own)
-{
-    pool *p = d->others;
-
-    if (is_first(id) && !own)
-        return &d->first;
-    while (p != NULL && (!same_id(p->id, id) || p->own != own))
-        p = p->next;
-    return p;
-}
-
-static pool *add_pool_locked(device_state *d, pool_id id, bool own)
-{
-    pool *p = calloc(1, sizeof *p);
-
-    if (p == NULL) {
-        (void)gvm_error_set(GVM_E_NOMEM, "out of host memory for a pool");
-        return NULL;
-    }
-    p->id = id;
-    p->device = (int)(d - pools_devices);
-    p->own = own;
-    p->users = own;
-    p->next = d->others;
-    d->others = p;
-    return p;
-}
-
-/* Which pool: of those that are begun the latest whose filter takes the stream. */
-static pool *choose_pool_locked(device_state *d, gvm_stream stream, uint64_t capture_id)
-{
-    const pool_id own = {capture_id, 0};
-    pool *p;
-
-    for (p = d->others; p != NULL && open_pools > 0; p = p->next)
-        if (p->open && p->filter.takes(p->filter.arg, stream))
-            return p;
-    if (capture_id == 0)
-        return &d->first;
-    p = find_pool_locked(d, own, true);
-    return p != NULL ? p : add_pool_locked(d, own, true);
-}
-
-typedef struct dead_heaps {
-    gvm_heap *heaps[2];
-} dead_heaps;
-
-/* What is left of a pool that nobody has, for destroy(). The end of a heap waits for the device, which would end a capture:
- * while a pool is open there may be one. */
-static dead_heaps unlink_dead_locked(device_state *d)
-{
-    dead_heaps dead = {{NULL, NULL}};
-
-    for (pool **link = &d->others; *link != NULL && open_pools == 0; link = &(*link)->next) {
-        pool *p = *link;
-
-        if (p->users > 0 || p->blocks > 0)
-            continue;
-        *link = p->next;
-        dead = (dead_heaps){{p->heap, p->captured}};
-        free(p);
-        break;
-    }
-    return dead;
-}
-
-/* Without the lock. */
-static bool destroy(dead_heaps dead)
-{
-    gvm_heap_destroy(dead.heaps[0]);
-    gvm_heap_destroy(dead.heaps[1]);
-    return dead.heaps[0] != NULL || dead.heaps[1] != NULL;
-}
-
-static void reap(int device)
-{
-    dead_heaps dead;
-
-    do {
-        pthread_mutex_lock(&pools_lock);
-        dead = unlink_dead_locked(&pools_devices[device]);
-        pthread_mutex_unlock(&pools_lock);
-    } while (destroy(dead));
 }
 
 /* ---- the limit: of all heaps of a device together, while there are several */
@@ -458,12 +362,12 @@ static gvm_status give(block *b)
     pthread_mutex_unlock(&pools_lock);
     free_block_record(b);
     if (last)
-        reap(device);
+        pools_reap(device);
     return status;
 }
 
 /* Those whose captures have ended. The driver is asked once a capture. */
-static void give_late(void)
+void pools_give_late(void)
 {
     block *ended = NULL, **end = &ended;
 
@@ -501,12 +405,12 @@ static gvm_status find_heap(int device, gvm_stream stream, block *b, bool *limit
     gvm_heap **heap;
 
     pthread_mutex_lock(&pools_lock);
-    status = open_device_locked(device);
+    status = pools_open_device_locked(device);
     if (status == GVM_OK)
         status = find_capture(device, stream, &capture_id);
     if (status != GVM_OK)
         goto end;
-    b->of = choose_pool_locked(d, stream, capture_id);
+    b->of = pools_choose_locked(d, stream, capture_id);
     if (b->of == NULL) {
         status = GVM_E_NOMEM;
         goto end;
@@ -628,7 +532,7 @@ static int alloc_block(int device, uint64_t bytes, void *stream, bool is_unorder
         return (int)status;
     if ((gvm_stream)stream == PER_THREAD)
         return (int)gvm_error_set(GVM_E_NOTSUP, PER_THREAD_TEXT);
-    give_late();
+    pools_give_late();
     b = calloc(1, sizeof *b);
     if (b == NULL)
         return (int)gvm_error_set(GVM_E_NOMEM, "out of host memory for a block's record");
@@ -677,7 +581,7 @@ static int pool_free(void *address)
     pthread_mutex_unlock(&pools_lock);
     if (b == NULL)
         return (int)unknown_block(address);
-    give_late();
+    pools_give_late();
     return (int)give(b);
 }
 
@@ -731,153 +635,7 @@ static int pool_find(void *address, pool_block *out)
     return b != NULL ? 0 : (int)unknown_block(address);
 }
 
-/* ---- pools of frameworks */
-
-static gvm_status unknown_pool(pool_id id)
-{
-    return gvm_error_set(GVM_E_INVALID, "there is no memory pool (%llu, %llu)", id.first, id.second);
-}
-
-/* Finds or makes it, with one more user. */
-static gvm_status retain_locked(int device, pool_id id, pool **out)
-{
-    device_state *d = &pools_devices[device];
-    gvm_status status = open_device_locked(device);
-
-    if (status != GVM_OK)
-        return status;
-    *out = find_pool_locked(d, id, false);
-    if (*out == NULL)
-        *out = add_pool_locked(d, id, false);
-    if (*out == NULL)
-        return GVM_E_NOMEM;
-    (*out)->users++;
-    return GVM_OK;
-}
-
-static int pool_retain(int device, pool_id id)
-{
-    gvm_status status = pools_check_device(device);
-    pool *unused;
-
-    if (status != GVM_OK)
-        return (int)status;
-    pthread_mutex_lock(&pools_lock);
-    status = retain_locked(device, id, &unused);
-    pthread_mutex_unlock(&pools_lock);
-    return (int)status;
-}
-
-static int pool_begin(int device, pool_id id, pool_filter filter)
-{
-    gvm_status status = pools_check_device(device);
-    pool *p = NULL;
-
-    if (status == GVM_OK) {
-        pthread_mutex_lock(&pools_lock);
-        status = retain_locked(device, id, &p);
-        if (status == GVM_OK && (p->open || is_first(id))) {
-            p->users--;
-            status = gvm_error_set(GVM_E_INVALID, "the memory pool (%llu, %llu) is in use already",
-                                   id.first, id.second);
-        }
-        if (status == GVM_OK) {
-            p->open = true;
-            p->filter = filter;
-            open_pools++;
-        }
-        pthread_mutex_unlock(&pools_lock);
-    }
-    if (status != GVM_OK)
-        filter.drop(filter.arg);
-    return (int)status;
-}
-
-static int pool_end(int device, pool_id id)
-{
-    gvm_status status = pools_check_device(device);
-    pool_filter filter;
-    pool *p;
-
-    if (status != GVM_OK)
-        return (int)status;
-    pthread_mutex_lock(&pools_lock);
-    p = find_pool_locked(&pools_devices[device], id, false);
-    if (p != NULL && p->open) {
-        filter = p->filter;
-        p->open = false;
-        open_pools--;
-    } else {
-        p = NULL;
-    }
-    pthread_mutex_unlock(&pools_lock);
-    if (p == NULL)
-        return (int)unknown_pool(id);
-    filter.drop(filter.arg);
-    give_late();
-    reap(device);
-    return 0;
-}
-
-static int pool_release(int device, pool_id id)
-{
-    gvm_status status = pools_check_device(device);
-    pool *p;
-
-    if (status != GVM_OK)
-        return (int)status;
-    pthread_mutex_lock(&pools_lock);
-    p = find_pool_locked(&pools_devices[device], id, false);
-    if (p == NULL || p->users == 0)
-        status = unknown_pool(id);
-    else
-        p->users--;
-    pthread_mutex_unlock(&pools_lock);
-    if (status == GVM_OK)
-        reap(device);
-    return (int)status;
-}
-
-static int pool_users(int device, pool_id id)
-{
-    pool *p;
-    int users;
-
-    if (pools_check_device(device) != GVM_OK)
-        return 0;
-    pthread_mutex_lock(&pools_lock);
-    p = find_pool_locked(&pools_devices[device], id, false);
-    users = p != NULL ? p->users : 0;
-    pthread_mutex_unlock(&pools_lock);
-    return users;
-}
-
-/* Calls a function for each heap; a pool has one more block meanwhile, so that it stays. captured: those of captures, too. */
-gvm_status pools_for_heaps(int device, pool_id id, bool captured,
-                           gvm_status (*call)(const pool *p, gvm_heap *heap, void *arg), void *arg)
-{
-    device_state *d = &pools_devices[device];
-    gvm_status status = GVM_OK;
-    pool *p;
-
-    pthread_mutex_lock(&pools_lock);
-    for (p = &d->first; p != NULL && status == GVM_OK; p = p == &d->first ? d->others : p->next) {
-        gvm_heap *const heap = p->heap, *const graphs = captured ? p->captured : NULL;
-
-        if (!is_first(id) && (p->own || !same_id(p->id, id)))
-            continue;
-        p->blocks++;
-        pthread_mutex_unlock(&pools_lock);
-        if (heap != NULL)
-            status = call(p, heap, arg);
-        if (graphs != NULL && status == GVM_OK)
-            status = call(p, graphs, arg);
-        pthread_mutex_lock(&pools_lock);
-        p->blocks--;
-    }
-    pthread_mutex_unlock(&pools_lock);
-    return status;
-}
+/* ---- all heaps */
 
 static int pool_trim(int device, pool_id id)
 {
@@ -885,10 +643,10 @@ static int pool_trim(int device, pool_id id)
     gvm_status status = pools_check_device(device < 0 ? 0 : device);
 
     if (status == GVM_OK)
-        give_late();
+        pools_give_late();
     for (int i = device < 0 ? 0 : device; i < end && status == GVM_OK; i++)
         if (pools_devices[i].device != NULL) {
-            reap(i);
+            pools_reap(i);
             status = pools_for_heaps(i, id, false, trim_heap, NULL);
         }
     return (int)status;
@@ -923,7 +681,7 @@ static int pool_set_limit(int device, uint64_t bytes)
     if (status != GVM_OK)
         return (int)status;
     pthread_mutex_lock(&pools_lock);
-    status = open_device_locked(device);
+    status = pools_open_device_locked(device);
     bytes = bytes < chosen_limit() ? bytes : chosen_limit();
     if (status == GVM_OK)
         pools_devices[device].limit_bytes = bytes;
@@ -952,7 +710,7 @@ static int pool_grant(int device, int peer)
     if (status != GVM_OK || device == peer)
         return (int)status;
     pthread_mutex_lock(&pools_lock);
-    status = open_device_locked(device);
+    status = pools_open_device_locked(device);
     before = pools_devices[device].granted[peer];
     pools_devices[device].granted[peer] = before || status == GVM_OK;
     pthread_mutex_unlock(&pools_lock);
@@ -980,11 +738,11 @@ const pool_calls pools = {
     .free = pool_free,
     .use = pool_use_on,
     .find = pool_find,
-    .begin = pool_begin,
-    .end = pool_end,
-    .retain = pool_retain,
-    .release = pool_release,
-    .users = pool_users,
+    .begin = pools_begin,
+    .end = pools_end,
+    .retain = pools_retain,
+    .release = pools_release,
+    .users = pools_users,
     .trim = pool_trim,
     .set_limit = pool_set_limit,
     .grant = pool_grant,

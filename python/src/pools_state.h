@@ -1,6 +1,7 @@
-/* What pools.c and pools_stats.c have in common: the devices, and their pools.
+/* What pools.c, pools_list.c and pools_stats.c have in common: the devices, and their pools.
  *
- * Circle: pools.c and pools_stats.c call each other, because the table of calls is in pools.c, and statistics are of its pools. */
+ * Circle: pools.c, pools_list.c and pools_stats.c call each other, because the table of calls is in pools.c, as are devices and blocks,
+ * and a pool ends with its last block. */
 #ifndef GVMEM_PYTHON_POOLS_STATE_H
 #define GVMEM_PYTHON_POOLS_STATE_H
 
@@ -42,6 +43,21 @@ extern device_state pools_devices[DEVICES_MAX];
 
 /* Refuses numbers that are no device's, and all in a child made by fork(). */
 gvm_status pools_check_device(int device);
+
+/* pools.c: the device's first pool is there from then on; frees that waited for captures are made. */
+gvm_status pools_open_device_locked(int ordinal);
+void pools_give_late(void);
+
+/* pools_list.c: the pool that a stream's request is served from, made if need be; NULL: out of memory. */
+pool *pools_choose_locked(device_state *d, gvm_stream stream, uint64_t capture_id);
+/* Ends the pools that have no users and no blocks, unless a pool is open. Without the lock. */
+void pools_reap(int device);
+/* See pool_calls. */
+int pools_retain(int device, pool_id id);
+int pools_begin(int device, pool_id id, pool_filter filter);
+int pools_end(int device, pool_id id);
+int pools_release(int device, pool_id id);
+int pools_users(int device, pool_id id);
 
 /* Calls a function for each heap of a device, or of one of its pools, without the lock: the pool has one more block
  * meanwhile, so that it stays. captured: those of captures, too. */

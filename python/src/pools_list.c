@@ -1,0 +1,248 @@
+/* The pools of a device: which there are, which is asked, who has them, and their end. */
+#include <stdlib.h>
+
+#include "pools_state.h"
+
+static unsigned open_pools; /* of all devices; under the lock */
+
+static bool same_id(pool_id a, pool_id b)
+{
+    return a.first == b.first && a.second == b.second;
+}
+
+static bool is_first(pool_id id)
+{
+    return id.first == 0 && id.second == 0;
+}
+
+static pool *find_pool_locked(device_state *d, pool_id id, bool own)
+{
+    pool *p = d->others;
+
+    if (is_first(id) && !own)
+        return &d->first;
+    while (p != NULL && (!same_id(p->id, id) || p->own != own))
+        p = p->next;
+    return p;
+}
+
+static pool *add_pool_locked(device_state *d, pool_id id, bool own)
+{
+    pool *p = calloc(1, sizeof *p);
+
+    if (p == NULL) {
+        (void)gvm_error_set(GVM_E_NOMEM, "out of host memory for a pool");
+        return NULL;
+    }
+    p->id = id;
+    p->device = (int)(d - pools_devices);
+    p->own = own;
+    p->users = own;
+    p->next = d->others;
+    d->others = p;
+    return p;
+}
+
+/* Which pool: of those that are begun the latest whose filter takes the stream. */
+pool *pools_choose_locked(device_state *d, gvm_stream stream, uint64_t capture_id)
+{
+    const pool_id own = {capture_id, 0};
+    pool *p;
+
+    for (p = d->others; p != NULL && open_pools > 0; p = p->next)
+        if (p->open && p->filter.takes(p->filter.arg, stream))
+            return p;
+    if (capture_id == 0)
+        return &d->first;
+    p = find_pool_locked(d, own, true);
+    return p != NULL ? p : add_pool_locked(d, own, true);
+}
+
+typedef struct dead_heaps {
+    gvm_heap *heaps[2];
+} dead_heaps;
+
+/* What is left of a pool that nobody has, for destroy(). The end of a heap waits for the device, which would end a capture:
+ * while a pool is open there may be one. */
+static dead_heaps unlink_dead_locked(device_state *d)
+{
+    dead_heaps dead = {{NULL, NULL}};
+
+    for (pool **link = &d->others; *link != NULL && open_pools == 0; link = &(*link)->next) {
+        pool *p = *link;
+
+        if (p->users > 0 || p->blocks > 0)
+            continue;
+        *link = p->next;
+        dead = (dead_heaps){{p->heap, p->captured}};
+        free(p);
+        break;
+    }
+    return dead;
+}
+
+/* Without the lock. */
+static bool destroy(dead_heaps dead)
+{
+    gvm_heap_destroy(dead.heaps[0]);
+    gvm_heap_destroy(dead.heaps[1]);
+    return dead.heaps[0] != NULL || dead.heaps[1] != NULL;
+}
+
+void pools_reap(int device)
+{
+    dead_heaps dead;
+
+    do {
+        pthread_mutex_lock(&pools_lock);
+        dead = unlink_dead_locked(&pools_devices[device]);
+        pthread_mutex_unlock(&pools_lock);
+    } while (destroy(dead));
+}
+
+/* ---- users */
+
+static gvm_status unknown_pool(pool_id id)
+{
+    return gvm_error_set(GVM_E_INVALID, "there is no memory pool (%llu, %llu)", id.first, id.second);
+}
+
+/* Finds or makes it, with one more user. */
+static gvm_status retain_locked(int device, pool_id id, pool **out)
+{
+    device_state *d = &pools_devices[device];
+    gvm_status status = pools_open_device_locked(device);
+
+    if (status != GVM_OK)
+        return status;
+    *out = find_pool_locked(d, id, false);
+    if (*out == NULL)
+        *out = add_pool_locked(d, id, false);
+    if (*out == NULL)
+        return GVM_E_NOMEM;
+    (*out)->users++;
+    return GVM_OK;
+}
+
+int pools_retain(int device, pool_id id)
+{
+    gvm_status status = pools_check_device(device);
+    pool *unused;
+
+    if (status != GVM_OK)
+        return (int)status;
+    pthread_mutex_lock(&pools_lock);
+    status = retain_locked(device, id, &unused);
+    pthread_mutex_unlock(&pools_lock);
+    return (int)status;
+}
+
+int pools_begin(int device, pool_id id, pool_filter filter)
+{
+    gvm_status status = pools_check_device(device);
+    pool *p = NULL;
+
+    if (status == GVM_OK) {
+        pthread_mutex_lock(&pools_lock);
+        status = retain_locked(device, id, &p);
+        if (status == GVM_OK && (p->open || is_first(id))) {
+            p->users--;
+            status = gvm_error_set(GVM_E_INVALID, "the memory pool (%llu, %llu) is in use already",
+                                   id.first, id.second);
+        }
+        if (status == GVM_OK) {
+            p->open = true;
+            p->filter = filter;
+            open_pools++;
+        }
+        pthread_mutex_unlock(&pools_lock);
+    }
+    if (status != GVM_OK)
+        filter.drop(filter.arg);
+    return (int)status;
+}
+
+int pools_end(int device, pool_id id)
+{
+    gvm_status status = pools_check_device(device);
+    pool_filter filter;
+    pool *p;
+
+    if (status != GVM_OK)
+        return (int)status;
+    pthread_mutex_lock(&pools_lock);
+    p = find_pool_locked(&pools_devices[device], id, false);
+    if (p != NULL && p->open) {
+        filter = p->filter;
+        p->open = false;
+        open_pools--;
+    } else {
+        p = NULL;
+    }
+    pthread_mutex_unlock(&pools_lock);
+    if (p == NULL)
+        return (int)unknown_pool(id);
+    filter.drop(filter.arg);
+    pools_give_late();
+    pools_reap(device);
+    return 0;
+}
+
+int pools_release(int device, pool_id id)
+{
+    gvm_status status = pools_check_device(device);
+    pool *p;
+
+    if (status != GVM_OK)
+        return (int)status;
+    pthread_mutex_lock(&pools_lock);
+    p = find_pool_locked(&pools_devices[device], id, false);
+    if (p == NULL || p->users == 0)
+        status = unknown_pool(id);
+    else
+        p->users--;
+    pthread_mutex_unlock(&pools_lock);
+    if (status == GVM_OK)
+        pools_reap(device);
+    return (int)status;
+}
+
+int pools_users(int device, pool_id id)
+{
+    pool *p;
+    int users;
+
+    if (pools_check_device(device) != GVM_OK)
+        return 0;
+    pthread_mutex_lock(&pools_lock);
+    p = find_pool_locked(&pools_devices[device], id, false);
+    users = p != NULL ? p->users : 0;
+    pthread_mutex_unlock(&pools_lock);
+    return users;
+}
+
+gvm_status pools_for_heaps(int device, pool_id id, bool captured,
+                           gvm_status (*call)(const pool *p, gvm_heap *heap, void *arg), void *arg)
+{
+    device_state *d = &pools_devices[device];
+    gvm_status status = GVM_OK;
+    pool *p;
+
+    pthread_mutex_lock(&pools_lock);
+    for (p = &d->first; p != NULL && status == GVM_OK; p = p == &d->first ? d->others : p->next) {
+        gvm_heap *const heap = p->heap, *const graphs = captured ? p->captured : NULL;
+
+        if (!is_first(id) && (p->own || !same_id(p->id, id)))
+            continue;
+        p->blocks++;
+        pthread_mutex_unlock(&pools_lock);
+        if (heap != NULL)
+            status = call(p, heap, arg);
+        if (graphs != NULL && status == GVM_OK)
+            status = call(p, graphs, arg);
+        pthread_mutex_lock(&pools_lock);
+        p->blocks--;
+    }
+    pthread_mutex_unlock(&pools_lock);
+    return status;
+}
