@@ -236,6 +236,23 @@ CUresult cuStreamDestroy_v2(CUstream handle)
     return result;
 }
 
+CUresult cuStreamGetCtx(CUstream handle, CUcontext *ctx)
+{
+    soft_stream *stream;
+    CUresult result = soft_enter();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!ctx)
+        return CUDA_ERROR_INVALID_VALUE;
+    soft_lock();
+    result = soft_stream_find_locked(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        *ctx = stream->context->handle;
+    soft_unlock();
+    return result;
+}
+
 /* ---- waiting */
 
 static const soft_op_class mark_class = {.type = SOFT_OP_MARK};

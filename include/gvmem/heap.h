@@ -254,7 +254,7 @@ GVM_API gvm_status gvm_heap_free(gvm_heap *heap, void *ptr);
 GVM_API gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream);
 
 /* Frees a block when the work that is now on all of the streams is done, besides what is on the stream
- * that it was allocated for: for blocks that several streams have used. count may be 0. Streams must be
+ * that it was allocated for: for blocks that several streams have used, also of other devices. count may be 0. Streams must be
  * neither destroyed nor captured into a graph. NULL for ptr is a success.
  *
  * GVM_E_INVALID  streams is NULL, and count is not 0

@@ -131,6 +131,7 @@
     X(cuStreamDestroy, cuStreamDestroy_v2, 4000, REQUIRED, (CUstream stream), (stream)) \
     X(cuStreamSynchronize, cuStreamSynchronize, 2000, REQUIRED, (CUstream stream), (stream)) \
     X(cuStreamQuery, cuStreamQuery, 2000, REQUIRED, (CUstream stream), (stream)) \
+    X(cuStreamGetCtx, cuStreamGetCtx, 9020, OPTIONAL, (CUstream stream, CUcontext *ctx), (stream, ctx)) \
     X(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010, OPTIONAL, (CUstream stream, CUstreamCaptureMode mode), (stream, mode)) \
     X(cuStreamEndCapture, cuStreamEndCapture, 10000, OPTIONAL, (CUstream stream, CUgraph *graph), (stream, graph)) \
     X(cuStreamIsCapturing, cuStreamIsCapturing, 10000, OPTIONAL, (CUstream stream, CUstreamCaptureStatus *status), (stream, status)) \

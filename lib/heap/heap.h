@@ -247,6 +247,12 @@ struct gvmi_segment {
 
 /* ---- the heap */
 
+/* Of a stream. */
+typedef struct gvmi_heap_event {
+    CUevent event;
+    bool foreign; /* of another context than the device's, as the stream is */
+} gvmi_heap_event;
+
 struct gvmi_arena {
     gvm_heap *heap;
     uint64_t key;            /* the stream's handle, or GVMI_HEAP_PLAIN */
@@ -259,7 +265,7 @@ struct gvmi_arena {
      * stream is busy do not look through its idle chunks each time. */
     uint64_t reaped;
     gvmi_slab_list slabs[1 + GVMI_CELL_BINS]; /* with free cells, by bin */
-    CUevent mark;                             /* of the stream */
+    gvmi_heap_event mark;                     /* of the stream */
     bool mark_recorded;
     gvmi_arena *next;
 };
@@ -273,8 +279,8 @@ typedef struct gvmi_heap_table {
 typedef struct gvmi_heap_wait {
     gvmi_block *block;
     uint64_t since; /* an idle number of the heap */
-    CUevent event;
-    CUevent *others; /* to wait for after it, or NULL */
+    gvmi_heap_event event;
+    gvmi_heap_event *others; /* to wait for after it, or NULL */
     size_t other_count;
 } gvmi_heap_wait;
 
@@ -339,7 +345,7 @@ struct gvm_heap {
     LIST_HEAD(, gvmi_shelf) shelves;
     gvmi_heap_wait *waits; /* a ring of a power of two */
     size_t wait_first, wait_count, wait_capacity;
-    CUevent *events; /* free ones */
+    CUevent *events; /* free ones, of the device's context */
     size_t event_count;
     _Atomic int64_t requested_bytes; /* without what shelves have not reported */
     _Atomic uint64_t requested_peak_bytes;

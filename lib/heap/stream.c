@@ -35,39 +35,65 @@ static gvm_status event_cache_take(gvm_heap *heap, CUevent *out)
                                   : gvmi_driver_fail(result, "cuEventCreate", "cannot make an event");
 }
 
-static void event_cache_put(gvm_heap *heap, CUevent event)
+static void event_cache_put(gvm_heap *heap, gvmi_heap_event event)
 {
     if (heap->events == NULL)
         heap->events = malloc(EVENTS_KEPT * sizeof(CUevent));
-    if (heap->events != NULL && heap->event_count < EVENTS_KEPT)
-        heap->events[heap->event_count++] = event;
+    if (!event.foreign && heap->events != NULL && heap->event_count < EVENTS_KEPT)
+        heap->events[heap->event_count++] = event.event;
     else
-        gvmi_cu->cuEventDestroy(event);
+        gvmi_cu->cuEventDestroy(event.event);
 }
 
-/* An event that says when what is on the stream now is done. */
-static gvm_status event_record(gvm_heap *heap, CUstream stream, CUevent *out)
+/* In the stream's own context: an event is recorded on streams of its context alone. */
+static CUresult record_in_own_context(CUstream stream, CUevent *out)
 {
     CUevent event = NULL;
+    CUcontext context;
+    CUresult result = gvmi_cu->cuStreamGetCtx(stream, &context);
+
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuCtxPushCurrent(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = gvmi_cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuEventRecord(event, stream);
+    if (result == CUDA_SUCCESS)
+        *out = event;
+    else if (event != NULL)
+        gvmi_cu->cuEventDestroy(event);
+    gvmi_cu->cuCtxPopCurrent(&context);
+    return result;
+}
+
+/* An event that says when what is on the stream now is done. The stream may be another device's. */
+static gvm_status event_record(gvm_heap *heap, CUstream stream, gvmi_heap_event *out)
+{
+    gvmi_heap_event recorded = {NULL, false};
     CUresult result;
-    gvm_status status = event_cache_take(heap, &event);
+    gvm_status status = event_cache_take(heap, &recorded.event);
 
     if (status != GVM_OK)
         return status;
-    result = gvmi_cu->cuEventRecord(event, stream);
-    if (result == CUDA_SUCCESS) {
-        *out = event;
-        return GVM_OK;
+    result = gvmi_cu->cuEventRecord(recorded.event, stream);
+    if (result != CUDA_SUCCESS)
+        gvmi_cu->cuEventDestroy(recorded.event);
+    if (result == CUDA_ERROR_INVALID_HANDLE) {
+        recorded.foreign = true;
+        result = record_in_own_context(stream, &recorded.event);
     }
-    gvmi_cu->cuEventDestroy(event);
-    return gvmi_driver_fail(result, "cuEventRecord", "cannot record an event on stream %p",
-                            (void *)stream);
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuEventRecord", "cannot record an event on stream %p",
+                                (void *)stream);
+    *out = recorded;
+    return GVM_OK;
 }
 
 /* Is it done? Where a kernel has broken the context nothing runs any more. */
-static gvmi_passing event_passing(CUevent event)
+static gvmi_passing event_passing(gvmi_heap_event event)
 {
-    const CUresult result = gvmi_cu->cuEventQuery(event);
+    const CUresult result = gvmi_cu->cuEventQuery(event.event);
 
     if (result == CUDA_SUCCESS || gvmi_driver_is_sticky(result))
         return GVMI_PASSED;
@@ -79,9 +105,9 @@ static gvmi_passing event_passing(CUevent event)
 
 static void destroy_events(const gvmi_heap_wait *wait)
 {
-    gvmi_cu->cuEventDestroy(wait->event);
+    gvmi_cu->cuEventDestroy(wait->event.event);
     for (size_t i = 0; i < wait->other_count; i++)
-        gvmi_cu->cuEventDestroy(wait->others[i]);
+        gvmi_cu->cuEventDestroy(wait->others[i].event);
 }
 
 /* ---- arenas */
@@ -140,7 +166,7 @@ static gvmi_passing record_mark(gvmi_arena *arena)
     if (event_record(arena->heap, stream, &arena->mark) != GVM_OK)
         return GVMI_REFUSED;
     if (gvmi_stream_is_captured(stream)) {
-        gvmi_cu->cuEventDestroy(arena->mark);
+        gvmi_cu->cuEventDestroy(arena->mark.event);
         return fail_captured(stream);
     }
     arena->marked = arena->heap->idle_number;
@@ -164,7 +190,7 @@ static gvmi_passing look_at_mark(gvmi_arena *arena)
     if (passing == GVMI_PASSED)
         event_cache_put(arena->heap, arena->mark);
     else
-        gvmi_cu->cuEventDestroy(arena->mark);
+        gvmi_cu->cuEventDestroy(arena->mark.event);
     return passing;
 }
 
@@ -246,7 +272,7 @@ gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_s
     gvm_status status = ring_make_room(heap);
 
     if (status == GVM_OK && count > 1) {
-        wait.others = malloc((count - 1) * sizeof(CUevent));
+        wait.others = malloc((count - 1) * sizeof *wait.others);
         if (wait.others == NULL)
             status = gvm_error_set(GVM_E_NOMEM,
                                    "out of host memory for a block that waits for streams");
@@ -260,7 +286,7 @@ gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_s
         status = event_record(heap, streams[i], &wait.others[wait.other_count]);
         wait.other_count += status == GVM_OK;
     }
-    if (status != GVM_OK && wait.event != NULL)
+    if (status != GVM_OK && wait.event.event != NULL)
         destroy_events(&wait);
     gvmi_device_leave();
     if (status != GVM_OK)
@@ -449,7 +475,7 @@ void gvmi_streams_free(gvm_heap *heap)
         gvmi_arena *next = heap->arenas->next;
 
         if (heap->arenas->mark_recorded && there)
-            gvmi_cu->cuEventDestroy(heap->arenas->mark);
+            gvmi_cu->cuEventDestroy(heap->arenas->mark.event);
         free_arena(heap->arenas);
         heap->arenas = next;
     }

@@ -120,8 +120,11 @@ void heap_free_block(handle *block, gvm_device *device)
     gvm_heap *heap = block->parent->of.heap;
     gvm_status status;
 
-    if (stream.given && gvm_heap_free_async(heap, block->address, stream.stream) == GVM_OK)
-        return;
+    if (stream.given) {
+        if (gvm_heap_free_async(heap, block->address, stream.stream) == GVM_OK)
+            return;
+        status = stream_wait(device, stream.stream); /* which may be another GPU's */
+    }
     status = gvm_device_synchronize(device);
     status = gvm_heap_free(heap, block->address); /* in a child by fork it is unknown */
     (void)status;

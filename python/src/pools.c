@@ -236,6 +236,23 @@ static void count_block_locked(device_state *d, uint64_t bytes, int sign)
     }
 }
 
+static void note_block(device_state *d, block *b, gvm_status status)
+{
+    block **link;
+
+    pthread_mutex_lock(&pools_lock);
+    if (status == GVM_OK) {
+        link = bucket_of(b->address);
+        b->next = *link;
+        *link = b;
+        count_block_locked(d, b->bytes, 1);
+    } else {
+        b->of->blocks--;
+        d->counted.failures += status == GVM_E_NOSPACE;
+    }
+    pthread_mutex_unlock(&pools_lock);
+}
+
 /* ---- captures */
 
 /* The legacy stream, which most programs use, cannot be captured. */
@@ -357,6 +374,11 @@ static gvm_status give(block *b)
         return GVM_OK;
     }
     status = free_in_heap(b);
+    if (status != GVM_OK) { /* it is there still, and the caller's */
+        note_block(&pools_devices[device], b, GVM_OK);
+        pools_trace_event('a', b->address, b->bytes, b->stream);
+        return status;
+    }
     pthread_mutex_lock(&pools_lock);
     last = --b->of->blocks == 0 && b->of->users == 0;
     pthread_mutex_unlock(&pools_lock);
@@ -425,23 +447,6 @@ static gvm_status find_heap(int device, gvm_stream stream, block *b, bool *limit
 end:
     pthread_mutex_unlock(&pools_lock);
     return status;
-}
-
-static void note_block(device_state *d, block *b, gvm_status status)
-{
-    block **link;
-
-    pthread_mutex_lock(&pools_lock);
-    if (status == GVM_OK) {
-        link = bucket_of(b->address);
-        b->next = *link;
-        *link = b;
-        count_block_locked(d, b->bytes, 1);
-    } else {
-        b->of->blocks--;
-        d->counted.failures += status == GVM_E_NOSPACE;
-    }
-    pthread_mutex_unlock(&pools_lock);
 }
 
 static gvm_status alloc_in_heap(block *b)

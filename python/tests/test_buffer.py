@@ -24,12 +24,13 @@ def buffer():
 class Stream:
     """A stream of the driver that is loaded."""
 
-    def __init__(self):
+    def __init__(self, device=0):
         self.driver = ctypes.CDLL(gvmem.driver().path)
+        self.device = device
         self.cuda_stream = ctypes.c_void_p()
         self.context = ctypes.c_void_p()
         self.functions = []
-        assert self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(self.context), 0) == 0
+        assert self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(self.context), device) == 0
         assert self.driver.cuCtxSetCurrent(self.context) == 0
         assert self.driver.cuStreamCreate(ctypes.byref(self.cuda_stream), 1) == 0
         self.cuda_stream = self.cuda_stream.value
@@ -45,7 +46,7 @@ class Stream:
     def close(self):
         self.wait()
         assert self.driver.cuStreamDestroy_v2(ctypes.c_void_p(self.cuda_stream)) == 0
-        assert self.driver.cuDevicePrimaryCtxRelease_v2(0) == 0
+        assert self.driver.cuDevicePrimaryCtxRelease_v2(self.device) == 0
 
 
 @pytest.fixture

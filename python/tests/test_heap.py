@@ -235,6 +235,41 @@ def test_block_is_freed_behind_its_stream(heap, streams):  # noqa: F811
     assert heap.info().committed_bytes == 0 and heap.info().streams == 0
 
 
+def test_block_is_freed_behind_a_stream_of_another_gpu(heap):
+    heap.grant(1)
+    stream, go, block = Stream(1), threading.Event(), heap.alloc(MIB)
+    address = block.address
+    stream.call_back(lambda: go.wait(20))
+    try:
+        block.close(stream=stream)
+        assert not go.is_set()
+        others = [heap.alloc(MIB) for _ in range(4)]
+        assert address not in [other.address for other in others]
+    finally:
+        go.set()
+        stream.close()
+    others += [heap.alloc(MIB) for _ in range(4)]
+    assert address in [other.address for other in others]
+
+
+def test_block_that_no_event_can_follow_waits_for_the_stream():
+    """Of another GPU, for which a wait for all work of its own is not enough."""
+    program = """
+import threading, gvmem
+from test_buffer import Stream
+heap, stream, go, done = gvmem.Heap(), Stream(1), threading.Event(), []
+heap.grant(1)
+block = heap.alloc(1 << 20)
+stream.call_back(lambda: (go.wait(20), done.append(1)))
+threading.Timer(0.2, go.set).start()
+block.close(stream=stream)
+assert done
+stream.close()
+heap.close()
+"""
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "GVMEM_FAULT": "cuEventCreate:1+", "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *filter(None, sys.path)])}, check=True)
+
+
 def test_block_that_was_consumed_is_freed_behind_all_work(heap, streams):  # noqa: F811
     first, second = streams
     for said in (False, True):

@@ -445,6 +445,27 @@ CASE(created_kernel_is_not_launched_into_another_context)
     EXPECT_TRUE(current() == created);
 }
 
+/* An event is recorded on streams of its own context alone, whichever is current; and looked at from any. */
+CASE(created_event_is_recorded_in_its_context)
+{
+    CUcontext found = NULL, created = take_context();
+    CUstream there = take_stream(CU_STREAM_NON_BLOCKING);
+    CUevent of_created = take_event(CU_EVENT_DISABLE_TIMING), event;
+    REQUIRE_OK(cu->cuCtxPushCurrent(machine.context));
+    event = take_event(CU_EVENT_DISABLE_TIMING);
+    EXPECT(cu->cuEventRecord(event, there), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_OK(cu->cuEventRecord(of_created, there));
+    EXPECT_OK(cu->cuStreamGetCtx(there, &found));
+    EXPECT_TRUE(found == created);
+    EXPECT_OK(cu->cuStreamGetCtx(take_stream(CU_STREAM_DEFAULT), &found));
+    EXPECT_TRUE(found == machine.context);
+    EXPECT_OK(cu->cuStreamGetCtx(NULL, &found));
+    EXPECT_TRUE(found == machine.context);
+    EXPECT_INVALID(cu->cuStreamGetCtx(there, NULL));
+    EXPECT_OK(cu->cuEventQuery(of_created));
+    REQUIRE_OK(cu->cuCtxPopCurrent(NULL));
+}
+
 /* Memory of one context of a device, seen from another one. */
 CASE(created_memory_is_copied_from_another_context)
 {

@@ -72,6 +72,7 @@
     X(created_leaves_stream_ordered_memory, ALONE) \
     X(created_memory_tells_its_context, ALONE) \
     X(created_runs_kernels_of_its_own_image, ALONE) \
+    X(created_event_is_recorded_in_its_context, ALONE) \
     X(created_kernel_is_not_launched_into_another_context, ALONE) \
     X(created_memory_is_copied_from_another_context, ALONE) \
     X(created_is_no_peer_of_a_context_of_its_device, ALONE) \

@@ -627,6 +627,54 @@ static int end_a_stream_that_waits_for_a_thread(void *arg)
 
 CHILD_TEST(stream_end_lets_others_in_while_it_waits, end_a_stream_that_waits_for_a_thread)
 
+/* ---- streams of another context */
+
+static CUstream make_stream_elsewhere(CUcontext *context)
+{
+    CUstream stream = NULL;
+
+    assert_int_equal(gvmi_cu->cuCtxCreate_v2(context, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    assert_int_equal(gvmi_cu->cuCtxPopCurrent(NULL), CUDA_SUCCESS);
+    return stream;
+}
+
+static void block_freed_on_streams_of_two_contexts_waits_for_both(void **state)
+{
+    CUcontext context;
+    gvm_stream streams[2] = {make_stream_elsewhere(&context), make_stream()};
+    void *ptr = alloc(UNIT), *other;
+
+    (void)state;
+    hold_stream(streams[0]);
+    assert_int_equal(gvm_heap_free_after(heap, ptr, streams, 2), GVM_OK);
+    other = alloc(UNIT);
+    assert_ptr_not_equal(ptr, other);
+    assert_int_equal(info().pending_bytes, UNIT);
+    let_go(streams[0]);
+    release(alloc(CHUNK)); /* looks at what waits */
+    assert_int_equal(info().pending_bytes, 0);
+    release(other);
+    check();
+    assert_int_equal(gvmi_cu->cuStreamDestroy(streams[1]), CUDA_SUCCESS);
+    assert_int_equal(gvmi_cu->cuCtxDestroy(context), CUDA_SUCCESS);
+}
+
+static void arena_of_a_stream_of_another_context_ends(void **state)
+{
+    CUcontext context;
+    CUstream stream = make_stream_elsewhere(&context);
+    void *ptr;
+
+    (void)state;
+    assert_int_equal(gvm_heap_alloc_async(heap, CHUNK, NULL, stream, &ptr), GVM_OK);
+    assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
+    assert_int_equal(gvm_heap_stream_end(heap, stream), GVM_OK);
+    assert_int_equal(info().streams, 0);
+    check();
+    assert_int_equal(gvmi_cu->cuCtxDestroy(context), CUDA_SUCCESS);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -648,6 +696,8 @@ int main(void)
         TEST(segments_that_come_and_go_are_known_once),
         TEST(segments_come_and_go_beside_readers),
         TEST(child_gets_the_error_that_a_heap_is_its_parents),
+        TEST(block_freed_on_streams_of_two_contexts_waits_for_both),
+        TEST(arena_of_a_stream_of_another_context_ends),
     };
 
     fixture_machine_default("devices=1,memory=4GiB,sms=2");

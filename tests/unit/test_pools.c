@@ -730,6 +730,56 @@ static void blocks_are_reached_by_devices_that_were_granted_it(void **state)
     assert_int_equal(run_in_child(use_two_devices, NULL, false), 0);
 }
 
+static atomic_bool frees_fail;
+
+/* Likewise. */
+GVM_API gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *streams, size_t count)
+{
+    gvm_status (*call)(gvm_heap *, void *, const gvm_stream *, size_t);
+
+    *(void **)&call = dlsym(loaded, "gvm_heap_free_after");
+    return atomic_load(&frees_fail) ? GVM_E_DRIVER : call(heap, ptr, streams, count);
+}
+
+/* A stream of device 1; what is current stays. */
+static CUstream make_stream_of_another_device(void)
+{
+    CUcontext here, there;
+    CUstream stream;
+
+    return p.ctx_retain(&here, 0) == CUDA_SUCCESS && p.ctx_retain(&there, 1) == CUDA_SUCCESS &&
+                   p.ctx_set(there) == CUDA_SUCCESS &&
+                   p.stream_create(&stream, 0) == CUDA_SUCCESS && p.ctx_set(here) == CUDA_SUCCESS
+               ? stream
+               : NULL;
+}
+
+static int use_stream_of_another_device(void *arg)
+{
+    pool_block found;
+    CUstream far;
+    void *x;
+
+    (void)arg;
+    choose_machine(2);
+    CHILD_EXPECT(load_all() && (far = make_stream_of_another_device()) != NULL);
+    CHILD_EXPECT((x = take(1 << 20, 0, p.a)) != NULL && calls->use(x, far) == 0 && hold(far, 1));
+    atomic_store(&frees_fail, true); /* then it is the caller's still */
+    CHILD_EXPECT(!give(x) && calls->find(x, &found) == 0);
+    atomic_store(&frees_fail, false);
+    CHILD_EXPECT(give(x) && calls->find(x, &found) != 0);
+    CHILD_EXPECT(!serves(x, p.a));
+    open_gate(1);
+    CHILD_EXPECT(p.synchronize(far) == CUDA_SUCCESS && serves(x, p.a));
+    return 0;
+}
+
+static void block_of_a_stream_of_another_device_waits_for_it(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(use_stream_of_another_device, NULL, false), 0);
+}
+
 /* Frees that wait for a capture cost a look each, however many they are; they are freed once it has ended, though
  * another has begun on the same stream. */
 static int free_many_late(void *arg)
@@ -865,6 +915,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(memory_of_a_graph_stays_on_shortage),
         cmocka_unit_test(blocks_are_reached_by_devices_that_were_granted_it),
         cmocka_unit_test(request_that_waits_within_a_limit_holds_up_no_other),
+        cmocka_unit_test(block_of_a_stream_of_another_device_waits_for_it),
     };
 
     if (argc != 3)
