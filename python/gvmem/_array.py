@@ -13,6 +13,7 @@ _CODES = {name[1:]: name for name in _NAMES.values() if name != "bfloat16"}
 _BUILTIN = {bool: "|b1", int: "<i8", float: "<f8", complex: "<c16"}
 
 Shape = Union[SupportsIndex, Sequence[SupportsIndex], None]
+Stream = Union[int, tuple[int, Any], None]
 
 
 def element(dtype: Any) -> str:
@@ -53,6 +54,12 @@ def stream_number(stream: Any) -> Optional[int]:
     return stream
 
 
+def kept_stream(stream: Any) -> Stream:
+    """The same for use after the call: with what is kept until then, as the end of a stream's object destroys the stream."""
+    number = stream_number(stream)
+    return number if number is None or number is stream else (number, stream)
+
+
 class _Held:
     """A lease, from the moment it is made. `with` ends it; so does release(), or its last reference."""
 
@@ -81,7 +88,7 @@ class _Held:
         the work of that stream. Releasing twice is nothing.
         """
         self._lent = None
-        return self._hold.end(stream_number(stream))
+        return self._hold.end(kept_stream(stream))
 
     @property
     def ended(self) -> bool:

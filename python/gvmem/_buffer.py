@@ -5,7 +5,7 @@ from operator import index
 from typing import Any, Optional, SupportsIndex, Union
 
 from . import _gvmem
-from ._array import Shape, dimensions, element, stream_number
+from ._array import Shape, dimensions, element, kept_stream, stream_number
 from ._keeper import Info
 
 _TIERS = {"absent": _gvmem.TIER_ABSENT, "device": _gvmem.TIER_DEVICE, "host": _gvmem.TIER_HOST}
@@ -84,7 +84,7 @@ class Bytes(Memory):
         stream: on which the work is that writes it. Consumers by DLPack have their stream wait for it, those by
         __cuda_array_interface__ find it there, and those on the CPU wait. Without one there is no such work left.
         """
-        return self._handle.array(offset, element(dtype), dimensions(shape), stream_number(stream), readonly)
+        return self._handle.array(offset, element(dtype), dimensions(shape), kept_stream(stream), readonly)
 
 
 class Buffer(Bytes):

@@ -5,7 +5,7 @@ import os
 from typing import Any, Optional, Union
 
 from . import _gvmem
-from ._array import stream_number
+from ._array import kept_stream, stream_number
 from ._buffer import ACCESS, Bytes, Memory, look_up
 from ._keeper import Info
 from ._wait import run
@@ -47,7 +47,7 @@ class Block(Bytes):
         """Frees it; twice is nothing. With a stream, behind the work of that stream: all use of the block must be on it, or
         ordered before. Without one it waits for all work of this process on the GPU, unless alloc() had a stream, and nothing has
         consumed an array of the block: then it is freed behind the work of that."""
-        self._handle.close(stream_number(stream))
+        self._handle.close(kept_stream(stream))
 
 
 class Heap(Memory):
@@ -85,7 +85,7 @@ class Heap(Memory):
         align: its address is a multiple of that, a power of two up to 2 MiB; of 256 bytes in any case. stream: only work of that stream, or ordered behind it, uses the block, as consumers of its arrays are. tag: what it
         is for, in blocks() and usage(); each text is kept for ever.
         """
-        return Block(self._handle.alloc(size, align, tag, stream_number(stream)))
+        return Block(self._handle.alloc(size, align, tag, kept_stream(stream)))
 
     def trim(self, keep: int = 0) -> None:
         """Gives back memory that no block uses, but so much. Waits for streams on which blocks were freed."""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, Optional, Union
 
 from . import _gvmem
-from ._array import Lease, Shape, dimensions, element, stream_number
+from ._array import Lease, Shape, dimensions, element, kept_stream
 from ._wait import milliseconds, run, run_with_lease
 
 _HINTS = {None: _gvmem.HINT_NONE, "scan": _gvmem.HINT_SCAN, "hot": _gvmem.HINT_HOT, "once": _gvmem.HINT_ONCE}
@@ -75,10 +75,10 @@ class Object:
 
     def _lease(self, mode: int, dtype: Any, shape: Shape, offset: int, timeout: Optional[float], hint: Optional[str],
                cpu: bool, stream: Any) -> Lease:
-        name, wanted, number, asked = element(dtype), dimensions(shape), stream_number(stream), hint_number(hint)
+        name, wanted, kept, asked = element(dtype), dimensions(shape), kept_stream(stream), hint_number(hint)
         flags, thread = (_gvmem.ACQUIRE_CPU if cpu else 0), threading.get_ident()
         hold = run_with_lease(self._handle, mode, timeout,
-                              lambda ms: self._handle.acquire(mode, asked, flags, ms, number, thread), hint == "hot")
+                              lambda ms: self._handle.acquire(mode, asked, flags, ms, kept, thread), hint == "hot")
         return Lease(hold, lambda hold: hold.array(0, offset, name, wanted))
 
     # ---- copies

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Mapping, Optional
 
 from . import _gvmem
-from ._array import _Held, stream_number
+from ._array import _Held, kept_stream
 from ._keeper import Info, hint_number
 from ._wait import milliseconds, run
 
@@ -107,7 +107,7 @@ class Column:
 
     def release(self, stream: Any = None) -> bool:
         """Ends the lease, which other columns of the same read() share; as Lease.release()."""
-        return self._hold.end(stream_number(stream))
+        return self._hold.end(kept_stream(stream))
 
 
 class TableLease(_Held):
@@ -163,7 +163,7 @@ class Table:
                  stream: Any) -> _gvmem.Hold:
         places = tuple(self._places[name] for name in names)
         return run(self._table.acquire, places, hint_number(hint), _gvmem.ACQUIRE_CPU if cpu else 0, milliseconds(timeout),
-                   stream_number(stream), threading.get_ident())
+                   kept_stream(stream), threading.get_ident())
 
     def read(self, *names: str, timeout: Optional[float] = None, hint: Optional[str] = None, cpu: bool = False,
              stream: Any = None) -> TableLease:

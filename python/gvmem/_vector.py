@@ -5,7 +5,7 @@ import array
 from typing import Any
 
 from . import _gvmem
-from ._array import Shape, dimensions, element, stream_number
+from ._array import Shape, dimensions, element, kept_stream
 from ._buffer import Memory, cut
 
 _KINDS = {"?": "b", **dict.fromkeys("bhilq", "i"), **dict.fromkeys("BHILQ", "u"), **dict.fromkeys("efd", "f"), "Zf": "c", "Zd": "c"}
@@ -54,7 +54,7 @@ class Vector(Memory):
 
     def array(self, shape: Shape = None, *, offset: int = 0, stream: Any = None, readonly: bool = False) -> _gvmem.Array:
         """An array of all elements from offset on, or of a shape; it stays valid when the vector grows. stream as for Buffer."""
-        return self._handle.array(offset * self._size, self._dtype, dimensions(shape), stream_number(stream), readonly)
+        return self._handle.array(offset * self._size, self._dtype, dimensions(shape), kept_stream(stream), readonly)
 
     def extend(self, values: Any) -> None:
         """Copies elements behind the last one: of what has a buffer of that type (NumPy), of bytes, or of numbers."""

@@ -213,7 +213,7 @@ static bool wait_for_stream(const array *a)
 
     if (!a->lease->ordered)
         return true;
-    WITHOUT_GIL(status = stream_wait(a->lease->owner->device, a->lease->stream));
+    WITHOUT_GIL(status = stream_wait(a->lease->owner->device, a->lease->stream.stream));
     if (status != GVM_OK)
         raise_status();
     return status == GVM_OK;
@@ -435,7 +435,7 @@ static bool order_consumer(const array *a, PyObject *stream, int32_t device_type
         return wait_for_stream(a);
     if (!a->lease->ordered || !wanted)
         return true;
-    WITHOUT_GIL(status = stream_order(a->lease->owner->device, a->lease->stream,
+    WITHOUT_GIL(status = stream_order(a->lease->owner->device, a->lease->stream.stream,
                                       (gvm_stream)(uintptr_t)number));
     if (status != GVM_OK)
         raise_status();
@@ -526,9 +526,10 @@ static PyObject *get_cuda_interface(PyObject *self, void *Py_UNUSED(unused))
     if (a->type->format == NULL)
         return PyErr_Format(PyExc_BufferError, "__cuda_array_interface__ has no %s: use __dlpack__",
                             a->type->name);
-    stream = !a->lease->has_stream
-                 ? Py_NewRef(Py_None)
-                 : PyLong_FromVoidPtr(a->lease->stream == NULL ? (void *)1 : (void *)a->lease->stream);
+    stream = !a->lease->stream.given ? Py_NewRef(Py_None)
+                                     : PyLong_FromVoidPtr(a->lease->stream.stream == NULL
+                                                              ? (void *)1
+                                                              : (void *)a->lease->stream.stream);
     strides = a->contiguous ? Py_NewRef(Py_None) : make_tuple(a->strides, a->ndim);
     result = Py_BuildValue(
         "{s:N,s:s,s:(NO),s:i,s:N,s:N}", "shape", make_tuple(a->shape, a->ndim), "typestr",

@@ -209,7 +209,7 @@ static PyObject *copy(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self, *source;
     uint64_t offset_bytes, source_bytes, len_bytes;
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     PyObject *result = NULL;
     gvm_status status;
 
@@ -235,7 +235,7 @@ static PyObject *fill(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
     uint64_t offset_bytes, len_bytes;
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     PyObject *result = NULL;
     Py_buffer pattern;
     gvm_status status;

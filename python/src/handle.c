@@ -142,6 +142,8 @@ static void dealloc(PyObject *self)
 
     PyErr_Fetch(&raised, &value, &trace);
     end_handle(h);
+    Py_XDECREF(h->stream.keep);
+    Py_XDECREF(h->ending.keep);
     PyErr_Restore(raised, value, trace);
     PyObject_Free(self);
     Py_DECREF((PyObject *)type);

@@ -68,7 +68,7 @@ static const char *find_tag(PyObject *tag)
 static PyObject *alloc(PyObject *self, PyObject *arguments)
 {
     handle *heap = (handle *)self, *block;
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     uint64_t size_bytes, align_bytes;
     const char *tag;
     PyObject *text;
@@ -104,7 +104,7 @@ static PyObject *alloc(PyObject *self, PyObject *arguments)
     block->cpu = heap->cpu;
     block->address = address;
     block->bytes = size_bytes;
-    block->stream = stream;
+    set_stream(&block->stream, stream);
 
 end:
     handle_unuse(heap);
@@ -133,13 +133,13 @@ void heap_free_block(handle *block, gvm_device *device)
 /* close(stream or None): it is freed behind the stream's work, when nothing uses it any more */
 static PyObject *close_block(PyObject *self, PyObject *arguments)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     handle *block = (handle *)self;
 
     if (!PyArg_ParseTuple(arguments, "O&", get_kept_stream, &stream))
         return NULL;
     if (stream.given && !block->closed)
-        block->ending = stream;
+        set_stream(&block->ending, stream);
     return handle_close(self, NULL);
 }
 
@@ -320,8 +320,8 @@ static PyObject *forget_stream(handle *heap, gvm_stream stream)
         if (block->stream.stream == stream)
             block->stream.given = false;
         for (hold *lease = block->holds; lease != NULL; lease = lease->next)
-            if (lease->stream == stream)
-                lease->ordered = lease->has_stream = false;
+            if (lease->stream.stream == stream)
+                lease->ordered = lease->stream.given = false;
     }
     Py_RETURN_NONE;
 }
@@ -336,7 +336,7 @@ static gvm_status wait_and_end(const handle *heap, gvm_stream stream)
 
 static PyObject *end_stream(PyObject *self, PyObject *arguments)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     handle *h = (handle *)self;
     PyObject *result;
 

@@ -42,8 +42,7 @@ void hold_acquired(hold *h, uint32_t mode, uint32_t flags, stream_argument strea
     h->released = false;
     h->mode = mode;
     h->cpu = (flags & GVM_ACQUIRE_CPU) != 0;
-    h->has_stream = stream.given;
-    h->stream = stream.stream;
+    set_stream(&h->stream, stream);
 }
 
 /* Gives it back, once work that uses it is over. */
@@ -66,9 +65,9 @@ static gvm_status release_behind_stream(hold *h)
     gvm_status status;
 
     if (h->data != NULL)
-        status = gvm_table_release_async(h->owner->of.table, h->data, h->count, h->stream);
+        status = gvm_table_release_async(h->owner->of.table, h->data, h->count, h->stream.stream);
     else
-        status = gvm_object_release_async(h->owner->of.object, &h->lease, h->stream);
+        status = gvm_object_release_async(h->owner->of.object, &h->lease, h->stream.stream);
     if (status == GVM_E_NOMEM || status == GVM_E_DRIVER) { /* no callback on the stream: wait here */
         gvm_error error;
 
@@ -89,7 +88,7 @@ static gvm_status release(hold *h)
         WITHOUT_GIL(status = gvm_region_unmap_cpu(h->owner->of.collection, h->number));
         return status;
     }
-    WITHOUT_GIL(status = h->has_stream ? release_behind_stream(h) : release_waiting(h));
+    WITHOUT_GIL(status = h->stream.given ? release_behind_stream(h) : release_waiting(h));
     if (status != GVM_OK)
         h->released = h->data == NULL ? h->lease.mode == 0 : h->data[0].acquired == 0;
     return status;
@@ -113,14 +112,12 @@ static void release_last(hold *h)
 static PyObject *end(PyObject *self, PyObject *arguments)
 {
     hold *h = (hold *)self;
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
 
     if (!PyArg_ParseTuple(arguments, "O&", get_kept_stream, &stream))
         return NULL;
-    if (stream.given && !h->ended) {
-        h->has_stream = true;
-        h->stream = stream.stream;
-    }
+    if (stream.given && !h->ended)
+        set_stream(&h->stream, stream);
     h->ended = true;
     if (!h->released && h->exports == 0) {
         const gvm_status status = release(h);
@@ -188,6 +185,7 @@ static void dealloc(PyObject *self)
     PyMem_Free(h->regions);
     PyMem_Free(h->data);
     Py_XDECREF(h->keep);
+    Py_XDECREF(h->stream.keep); /* what was released behind its work is queued */
     handle_unuse(owner);
     Py_DECREF((PyObject *)owner);
     PyObject_Free(self);

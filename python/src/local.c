@@ -75,8 +75,8 @@ PyObject *local_array(handle *h, PyObject *arguments, local_room *find)
     }
     lease->mode = readonly ? GVM_LEASE_READ : GVM_LEASE_WRITE;
     lease->cpu = h->cpu;
-    lease->ordered = lease->has_stream = stream.given;
-    lease->stream = stream.stream;
+    lease->ordered = stream.given;
+    set_stream(&lease->stream, stream);
     lease->regions[0] = (region){h->address + offset,
                                  h->bytes - offset}; /* none of it is taken away meanwhile */
     WITHOUT_GIL(status = find(h, offset, &room, &sealed));

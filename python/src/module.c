@@ -103,22 +103,38 @@ int get_stream(PyObject *number, void *out)
         return 1;
     if (!get_u64(number, &value))
         return 0;
-    *argument = (stream_argument){true, (gvm_stream)(uintptr_t)value};
+    *argument = (stream_argument){true, (gvm_stream)(uintptr_t)value, NULL};
     return 1;
 }
 
 int get_kept_stream(PyObject *number, void *out)
 {
     stream_argument *argument = out;
+    PyObject *keep = NULL;
 
+    if (PyTuple_Check(number) && PyTuple_Size(number) == 2) {
+        keep = PyTuple_GetItem(number, 1);
+        number = PyTuple_GetItem(number, 0);
+    }
     if (!get_stream(number, out))
         return 0;
+    if (keep != NULL)
+        argument->keep = keep;
     if (!argument->given || (uintptr_t)argument->stream != 2) /* CU_STREAM_PER_THREAD */
         return 1;
     PyErr_SetString(PyExc_NotImplementedError,
                     "the per-thread default stream is another one in each thread, and another thread may be "
                     "the last to use this memory: use streams that the program makes");
     return 0;
+}
+
+void set_stream(stream_argument *noted, stream_argument stream)
+{
+    PyObject *before = noted->keep;
+
+    Py_XINCREF(stream.keep);
+    *noted = stream;
+    Py_XDECREF(before); /* may run code of the program */
 }
 
 static PyObject *make_hex(const uint8_t *bytes, size_t count)

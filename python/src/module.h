@@ -45,6 +45,7 @@ typedef struct handle handle;
 typedef struct stream_argument {
     bool given;
     gvm_stream stream;
+    PyObject *keep; /* whose end destroys the stream: who notes the stream has a reference; NULL: that is others' business */
 } stream_argument;
 
 struct handle {
@@ -99,11 +100,10 @@ struct hold {
     region *regions; /* what it lends: one of an object, four for each column of a table */
     uint32_t regions_count;
     uint32_t mode;
-    bool cpu;      /* the CPU may use it by GVM_ACQUIRE_CPU */
-    bool ended;    /* arrays may not be made or exported any more */
-    bool released; /* in the library */
-    bool has_stream;
-    gvm_stream stream; /* behind whose work it is released; or, if it is ordered, consumed */
+    bool cpu;               /* the CPU may use it by GVM_ACQUIRE_CPU */
+    bool ended;             /* arrays may not be made or exported any more */
+    bool released;          /* in the library */
+    stream_argument stream; /* behind whose work it is released; or, if it is ordered, consumed */
     bool ordered; /* consumers have to wait for the stream: no lease has made the bytes valid on all */
     bool home; /* of a collection: the region that the CPU has mapped, which is not the GPU's meanwhile */
     uint32_t number;
@@ -128,8 +128,11 @@ int get_u64(PyObject *number, void *out); /* for PyArg_Parse's O& */
 int get_u32(PyObject *number, void *out);
 /* How much of a buffer is filled: a size that it has room for, or all of it if that is None. */
 bool get_part(PyObject *size, const Py_buffer *into, uint64_t *out);
-int get_stream(PyObject *number, void *out);      /* a stream_argument */
-int get_kept_stream(PyObject *number, void *out); /* likewise, for use later, by any thread */
+int get_stream(PyObject *number, void *out); /* a stream_argument */
+/* Likewise, for use later, by any thread: or a tuple of the number and what keeps the stream, without a reference of its own. */
+int get_kept_stream(PyObject *number, void *out);
+/* Notes a stream in the place of what was noted, with a reference to what keeps it. */
+void set_stream(stream_argument *noted, stream_argument stream);
 
 typedef enum field_kind {
     FIELD_U64,

@@ -122,7 +122,7 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
     gvm_acquire_options options = gvm_acquire_options_init();
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     gvm_status status;
     uint32_t mode, hint;
     unsigned long thread;

@@ -42,7 +42,7 @@ PyObject *pools_start(PyObject *Py_UNUSED(module), PyObject *arguments)
 
 PyObject *pools_alloc(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     uint64_t bytes;
     void *address;
     int status, device, is_ordered;
@@ -58,7 +58,7 @@ PyObject *pools_alloc(PyObject *Py_UNUSED(module), PyObject *arguments)
 /* (an address, a stream that has used it besides its own, or None) */
 PyObject *pools_free(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     uint64_t address;
     int status = 0;
 
@@ -89,7 +89,7 @@ PyObject *pools_grant(PyObject *Py_UNUSED(module), PyObject *arguments)
 
 PyObject *pools_end_stream(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     int status;
 
     if (!PyArg_ParseTuple(arguments, "O&", get_stream, &stream))

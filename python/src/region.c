@@ -61,7 +61,7 @@ static PyObject *create_collection(PyObject *self, PyObject *arguments)
 
 static PyObject *sync_space(PyObject *self, PyObject *arguments)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     handle *h = (handle *)self;
     PyObject *result;
 
@@ -199,7 +199,7 @@ static PyObject *map_region(PyObject *self, PyObject *arguments)
         return NULL;
     }
     hold_acquired(lease, access == GVM_REGION_READ ? GVM_LEASE_READ : GVM_LEASE_WRITE,
-                  GVM_ACQUIRE_CPU, (stream_argument){false, NULL});
+                  GVM_ACQUIRE_CPU, (stream_argument){false, NULL, NULL});
     lease->home = true;
     lease->number = number;
     lease->regions[0] = (region){address, info.region_bytes};
@@ -210,7 +210,7 @@ typedef gvm_status range_call(gvm_collection *, uint32_t, uint64_t, gvm_stream);
 
 static PyObject *call_range(PyObject *self, PyObject *arguments, range_call *call)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     handle *h = (handle *)self;
     PyObject *result;
     uint32_t first;
@@ -240,7 +240,7 @@ static PyObject *evict(PyObject *self, PyObject *arguments)
 /* Addresses of arrays that the caller has checked; 0 is none. */
 static PyObject *resolve(PyObject *self, PyObject *arguments)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     handle *h = (handle *)self;
     uint64_t regions, count, slots, addresses;
     uint32_t access;
@@ -259,7 +259,7 @@ static PyObject *resolve(PyObject *self, PyObject *arguments)
 
 static PyObject *release(PyObject *self, PyObject *arguments)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     handle *h = (handle *)self;
     uint64_t regions, count, slots;
     PyObject *result;

@@ -71,7 +71,7 @@ gvm_status stream_order(gvm_device *device, gvm_stream first, gvm_stream second)
 
 PyObject *stream_order_by_number(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    stream_argument first = {false, NULL}, second = {false, NULL};
+    stream_argument first = {false, NULL, NULL}, second = {false, NULL, NULL};
     gvm_device *device;
     gvm_status status;
     int ordinal;
@@ -110,7 +110,7 @@ static gvm_status copy_and_wait(gvm_device *device, uint64_t dst, uint64_t src, 
 /* (ordinal of a device, where to, where from, bytes, a stream of the device): between any memory of GPUs, and done when it returns. */
 PyObject *stream_copy(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     uint64_t dst, src, bytes;
     gvm_device *device;
     gvm_status status;

@@ -165,7 +165,7 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
     gvm_acquire_options options = gvm_acquire_options_init();
-    stream_argument stream = {false, NULL};
+    stream_argument stream = {false, NULL, NULL};
     uint32_t *indexes, count, hint;
     unsigned long thread;
     gvm_status status;

@@ -3,12 +3,14 @@ import gc
 import signal
 import threading
 import time
+import weakref
 
 import numpy
 import pytest
 
 import gvmem
 from conftest import MIB
+from test_buffer import Stream
 
 
 @pytest.fixture
@@ -282,6 +284,63 @@ def test_stream_at_the_end_is_taken(obj):
     for wrong in (-1, 2**64, "1", object()):
         with pytest.raises((ValueError, TypeError)):
             obj.read(stream=wrong)
+
+
+class OwnedStream(Stream):
+    """As CuPy's: destroyed with its object."""
+
+    def __del__(self):
+        self.close()
+
+
+def read_lease(obj, stream):
+    with obj.read(stream=stream) as a:
+        return memoryview(a)
+
+
+def end_behind(obj, stream):
+    lease = obj.read()
+    kept = memoryview(lease.array())
+    lease.release(stream=stream)
+    return kept
+
+
+def read_array(obj, stream):
+    return gvmem.Buffer(MIB).array(stream=stream)
+
+
+def read_vector(obj, stream):
+    vector = gvmem.Vector("f4", 1000)
+    vector.extend([1, 2])
+    return vector.array(stream=stream)
+
+
+def read_block(obj, stream):
+    return gvmem.Heap().alloc(MIB, stream=stream).array()
+
+
+def close_block(obj, stream):
+    block = gvmem.Heap().alloc(MIB)
+    kept = memoryview(block.array())
+    block.close(stream=stream)
+    return kept
+
+
+@pytest.mark.parametrize("consume", [read_lease, end_behind, read_array, read_vector, read_block, close_block])
+def test_stream_lives_as_long_as_what_needs_it(obj, consume):
+    stream = OwnedStream()
+    found = weakref.ref(stream)
+    kept = consume(obj, stream)
+    del stream
+    gc.collect()
+    assert found() is not None
+    del kept
+    gc.collect()
+    assert found() is None
+    deadline = time.monotonic() + 30
+    while leases(obj) != (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert leases(obj) == (0, 0)
 
 
 def test_stream_of_each_thread_is_not_kept(obj):

@@ -1,8 +1,12 @@
 """Tables by token. What their columns hold is tested with PostgreSQL in tests/postgres."""
+import gc
+import weakref
+
 import numpy
 import pytest
 
 import gvmem
+from test_lease import OwnedStream
 
 ROWS = 1000
 
@@ -105,3 +109,17 @@ def test_table_of_a_server_that_ended_is_an_error():
     with pytest.raises(ConnectionError):
         table["id"]
     table.close()
+
+
+def test_stream_lives_as_long_as_what_needs_it(token):
+    stream = OwnedStream()
+    found = weakref.ref(stream)
+    with gvmem.Table(token, whole=True) as table:
+        with table.read("id", stream=stream) as columns:
+            kept = memoryview(columns["id"].data)
+        del stream, columns
+        gc.collect()
+        assert found() is not None and kept[9] == 28
+        del kept
+        gc.collect()
+        assert found() is None
