@@ -58,30 +58,57 @@ static void leave_parent(handle *h)
     Py_DECREF((PyObject *)parent);
 }
 
-/* Before memory goes that kernels may use. In a context that is lost none runs. */
-static void wait_for_work(gvm_device *device)
+uint64_t handle_granted(const handle *h)
 {
-    const gvm_status status = gvm_device_synchronize(device);
+    return h->kind == KIND_BLOCK ? h->parent->granted : h->granted;
+}
+
+/* In a context that is lost no work runs: of another GPU that is no error. */
+gvm_status handle_wait(gvm_device *device, uint64_t granted)
+{
+    gvm_status first = gvm_device_synchronize(device);
+
+    for (int32_t i = 0; i < 64 && granted >> i != 0; i++) {
+        gvm_device *peer;
+        gvm_status status;
+
+        if ((granted >> i & 1) == 0)
+            continue;
+        status = gvm_device_open(i, &peer);
+        if (status == GVM_OK) {
+            status = gvm_device_synchronize(peer);
+            gvm_device_close(peer);
+        }
+        if (first == GVM_OK && status != GVM_E_LOST)
+            first = status;
+    }
+    return first;
+}
+
+/* Before memory goes that kernels may use. In a context that is lost none runs. */
+static void wait_for_work(gvm_device *device, uint64_t granted)
+{
+    const gvm_status status = handle_wait(device, granted);
 
     (void)status;
 }
 
-static void close_in_library(handle *h, gvm_device *device)
+static void close_in_library(handle *h, gvm_device *device, uint64_t granted)
 {
     switch (h->kind) {
     case KIND_CLIENT: gvm_client_close(h->of.client); break;
     case KIND_OBJECT: gvm_object_close(h->of.object); break;
     case KIND_TABLE: gvm_table_detach(h->of.table); break;
     case KIND_BUFFER:
-        wait_for_work(device);
+        wait_for_work(device, granted);
         gvm_buffer_destroy(h->of.buffer);
         break;
     case KIND_VECTOR:
-        wait_for_work(device);
+        wait_for_work(device, 0);
         gvm_vector_destroy(h->of.vector);
         break;
     case KIND_HEAP: gvm_heap_destroy(h->of.heap); break;
-    case KIND_BLOCK: heap_free_block(h, device); break;
+    case KIND_BLOCK: heap_free_block(h, device, granted); break;
     case KIND_SPACE: gvm_space_destroy(h->of.space); break;
     case KIND_COLLECTION: gvm_collection_destroy(h->of.collection); break;
     case KIND_COUNT: break;
@@ -93,13 +120,14 @@ static void close_in_library(handle *h, gvm_device *device)
 static void end_handle(handle *h)
 {
     const bool ended = h->ended;
+    const uint64_t granted = ended ? 0 : handle_granted(h);
     gvm_device *device = h->device;
 
     h->closed = h->ended = true;
     h->device = NULL;
     Py_BEGIN_ALLOW_THREADS;
     if (!ended)
-        close_in_library(h, device);
+        close_in_library(h, device, granted);
     if (h->kind != KIND_BLOCK && h->kind != KIND_COLLECTION) /* whose device is the parent's */
         gvm_device_close(device);
     Py_END_ALLOW_THREADS;

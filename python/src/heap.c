@@ -112,8 +112,9 @@ end:
 }
 
 /* Frees a block, in a thread without the GIL. Only work of its stream, or ordered behind it, uses the block; but what has consumed
- * an array of it may have used other streams. Without a stream all work of this process on the GPU is over before. */
-void heap_free_block(handle *block, gvm_device *device)
+ * an array of it may have used other streams. Without a stream all work of this process on the GPU is over before, and on those that were
+ * granted access. */
+void heap_free_block(handle *block, gvm_device *device, uint64_t granted)
 {
     const stream_argument stream = block->ending.given || block->consumed ? block->ending
                                                                           : block->stream;
@@ -125,7 +126,7 @@ void heap_free_block(handle *block, gvm_device *device)
             return;
         status = stream_wait(device, stream.stream); /* which may be another GPU's */
     }
-    status = gvm_device_synchronize(device);
+    status = handle_wait(device, granted);
     status = gvm_heap_free(heap, block->address); /* in a child by fork it is unknown */
     (void)status;
 }

@@ -139,6 +139,14 @@ static gvm_status open_and_grant(handle *h, int32_t ordinal, gvm_access access, 
     return status;
 }
 
+static PyObject *note_grant(handle *h, int ordinal, gvm_access access)
+{
+    const uint64_t bit = ordinal >= 0 && ordinal < 64 ? 1ull << ordinal : 0;
+
+    h->granted = access == GVM_ACCESS_NONE ? h->granted & ~bit : h->granted | bit;
+    Py_RETURN_NONE;
+}
+
 /* arguments: (ordinal of a device, access). */
 PyObject *local_grant(handle *h, PyObject *arguments, local_granter *grant)
 {
@@ -148,6 +156,7 @@ PyObject *local_grant(handle *h, PyObject *arguments, local_granter *grant)
 
     if (!PyArg_ParseTuple(arguments, "iO&", &ordinal, get_u32, &access))
         return NULL;
-    CALL_HANDLE(result, h, open_and_grant(h, ordinal, (gvm_access)access, grant), Py_NewRef(Py_None));
+    CALL_HANDLE(result, h, open_and_grant(h, ordinal, (gvm_access)access, grant),
+                note_grant(h, ordinal, (gvm_access)access));
     return result;
 }

@@ -67,6 +67,7 @@ struct handle {
     hold *holds;        /* linked likewise */
     gvm_device *device; /* open, for waiting; NULL in a connection */
     int32_t ordinal;
+    uint64_t granted;    /* bit i: GPU i has access, too; of a buffer or a heap */
     char *address;       /* of memory of this process alone: its first byte */
     uint64_t bytes;      /* behind which there are none */
     uint64_t elem_bytes; /* of a vector */
@@ -165,6 +166,9 @@ PyObject *handle_new(handle_kind kind, handle *parent);
 bool handle_use(handle *h); /* false: closed, and the exception is set */
 void handle_unuse(handle *h);
 bool handle_find_device(handle *h, int32_t ordinal);
+uint64_t handle_granted(const handle *h);
+/* Waits for all work of this process on a GPU, and on those of a set, whose bits are ordinals: without the GIL. */
+gvm_status handle_wait(gvm_device *device, uint64_t granted);
 PyObject *handle_close(PyObject *self, PyObject *unused);
 bool handle_ready(PyObject *module);
 
@@ -190,7 +194,7 @@ extern PyMethodDef buffer_methods[], vector_methods[], heap_methods[], block_met
 PyObject *buffer_create(PyObject *module, PyObject *arguments);
 PyObject *vector_create(PyObject *module, PyObject *arguments);
 PyObject *heap_create(PyObject *module, PyObject *arguments);
-void heap_free_block(handle *block, gvm_device *device);
+void heap_free_block(handle *block, gvm_device *device, uint64_t granted);
 
 /* region.c */
 extern PyMethodDef space_methods[], collection_methods[];
@@ -279,9 +283,11 @@ PyObject *arrow_stream_next(PyObject *module, PyObject *capsule);
 \
         (result) = NULL; \
         if (local_begin_change(h, first, end, mode)) { \
+            const uint64_t call_granted = handle_granted(h); \
+\
             Py_BEGIN_ALLOW_THREADS; \
             if (wait) \
-                call_status = gvm_device_synchronize((h)->device); \
+                call_status = handle_wait((h)->device, call_granted); \
             if (call_status == GVM_OK) \
                 call_status = (call); \
             Py_END_ALLOW_THREADS; \

@@ -318,6 +318,26 @@ def test_copies_are_in_the_order_of_a_stream(buffer, streams):
 # ---- threads and processes
 
 
+@pytest.mark.parametrize("change", [lambda buffer: buffer.close(), lambda buffer: buffer.decommit(), lambda buffer: buffer.move("host")])
+def test_memory_goes_behind_the_work_of_a_gpu_that_has_access(change):
+    stream, go = Stream(1), threading.Event()
+    with gvmem.Buffer(2 * MIB) as source, gvmem.Buffer(2 * MIB, device=1) as target:
+        source.fill(b"\5")
+        source.grant(1)
+        stream.call_back(lambda: go.wait(20))
+        target.copy_from(source, stream=stream)
+        changer = threading.Thread(target=change, args=(source,))
+        changer.start()
+        changer.join(0.1)
+        try:
+            assert changer.is_alive()
+        finally:
+            go.set()
+            changer.join(20)
+            stream.close()
+        assert bytes(target.copy_out(4)) == b"\5" * 4
+
+
 def wait_until(condition):
     deadline = time.monotonic() + 10
     while not condition():

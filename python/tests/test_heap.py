@@ -362,6 +362,22 @@ def test_block_without_a_stream_is_freed_behind_all_work(heap, streams):  # noqa
     assert blocks(heap) == 0
 
 
+def test_block_is_freed_behind_all_work_of_a_gpu_that_has_access(heap):
+    heap.grant(1, "read")
+    stream, go, block = Stream(1), threading.Event(), heap.alloc(MIB)
+    stream.call_back(lambda: go.wait(20))
+    closer = threading.Thread(target=block.close)
+    closer.start()
+    closer.join(0.1)
+    try:
+        assert closer.is_alive() and blocks(heap) == 1
+    finally:
+        go.set()
+        closer.join(20)
+        stream.close()
+    assert blocks(heap) == 0
+
+
 def test_threads_allocate_at_once(heap):
     failures = []
 
