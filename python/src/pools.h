@@ -2,7 +2,7 @@
  *
  * A pool is memory of a device that no other pool uses. The first of a device has what nobody names a pool for. Others have
  * the numbers that a framework gives them: what it takes between pools_begin() and pools_end(), on streams that
- * the filter takes, is theirs. Numbers have as many users as pools_retain() and pools_begin() have counted; when the last has
+ * the filter takes, is theirs; of several that are begun it is the latest one's, whichever was made first. Numbers have as many users as pools_retain() and pools_begin() have counted; when the last has
  * called pools_release(), and no block is left, the memory goes back.
  *
  * Graphs: a graph uses the addresses of its capture whenever it is launched, those of blocks that were freed, too. So what is

@@ -3,7 +3,9 @@
 
 #include "pools_state.h"
 
-static unsigned open_pools; /* of all devices; under the lock */
+/* Of all devices; under the lock. */
+static unsigned open_pools;
+static uint64_t last_begun;
 
 static bool same_id(pool_id a, pool_id b)
 {
@@ -47,15 +49,18 @@ static pool *add_pool_locked(device_state *d, pool_id id, bool own)
 pool *pools_choose_locked(device_state *d, gvm_stream stream, uint64_t capture_id)
 {
     const pool_id own = {capture_id, 0};
-    pool *p;
+    pool *latest = NULL;
 
-    for (p = d->others; p != NULL && open_pools > 0; p = p->next)
-        if (p->open && p->filter.takes(p->filter.arg, stream))
-            return p;
+    for (pool *p = d->others; p != NULL && open_pools > 0; p = p->next)
+        if (p->open && (latest == NULL || p->begun > latest->begun) &&
+            p->filter.takes(p->filter.arg, stream))
+            latest = p;
+    if (latest != NULL)
+        return latest;
     if (capture_id == 0)
         return &d->first;
-    p = find_pool_locked(d, own, true);
-    return p != NULL ? p : add_pool_locked(d, own, true);
+    latest = find_pool_locked(d, own, true);
+    return latest != NULL ? latest : add_pool_locked(d, own, true);
 }
 
 typedef struct dead_heaps {
@@ -152,6 +157,7 @@ int pools_begin(int device, pool_id id, pool_filter filter)
         }
         if (status == GVM_OK) {
             p->open = true;
+            p->begun = ++last_begun;
             p->filter = filter;
             open_pools++;
         }

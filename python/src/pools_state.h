@@ -18,8 +18,9 @@ typedef struct pool {
     struct pool *next;
     pool_id id;
     int device;
-    bool own;  /* of a capture that has no pool: id.first is its number */
-    bool open; /* begun, and not ended */
+    bool own;       /* of a capture that has no pool: id.first is its number */
+    bool open;      /* begun, and not ended */
+    uint64_t begun; /* while it is open: a larger number than those that were begun before */
     int users;
     uint64_t blocks;    /* taken, and not yet free in their heap */
     gvm_heap *heap;     /* NULL until it is needed; as is the other */
@@ -30,7 +31,7 @@ typedef struct pool {
 typedef struct device_state {
     gvm_device *_Atomic device; /* open from the first request on */
     pool first;
-    pool *others; /* latest first */
+    pool *others;
     uint64_t limit_bytes;
     bool limit_is_shared;      /* heaps have what others had left of it */
     bool granted[DEVICES_MAX]; /* to whom */

@@ -97,6 +97,16 @@ def case_pool_has_memory_of_its_own():
     assert torch.cuda.memory_reserved() < held
 
 
+def case_innermost_pool_is_asked():
+    """Whichever was made first."""
+    inner, outer = torch.cuda.MemPool(), torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(outer), torch.cuda.use_mem_pool(inner):
+        kept = on_gpu(1)
+    snapshot = inner.snapshot()
+    segments = snapshot if isinstance(snapshot, list) else snapshot["segments"]
+    assert any(s["address"] <= kept.data_ptr() < s["address"] + s["total_size"] for s in segments)
+
+
 def case_graphs_have_memory_of_their_own():
     static, graph, second = on_gpu(2), torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

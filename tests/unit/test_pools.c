@@ -201,6 +201,16 @@ static void drop(void *arg)
     ++*(int *)arg;
 }
 
+static int takes_stream(void *own, void *stream)
+{
+    return own == stream;
+}
+
+static void drop_nothing(void *arg)
+{
+    (void)arg;
+}
+
 static int dropped;
 
 static bool begin(pool_id id)
@@ -527,6 +537,32 @@ static void heap_of_a_graph_ends_with_its_pool_and_blocks(void **state)
     assert_int_equal(run_in_child(release_pools, NULL, false), 0);
 }
 
+/* Pools are made before they are begun, in any order. */
+static int nest_pools(void *arg)
+{
+    const pool_id inner = {0, 1}, outer = {0, 2};
+    const pool_filter filter = {takes_stream, drop_nothing, NULL};
+    pool_block found;
+    void *ptr;
+
+    (void)arg;
+    CHILD_EXPECT(load_pools());
+    CHILD_EXPECT(calls->retain(0, inner) == 0 && calls->retain(0, outer) == 0);
+    CHILD_EXPECT(calls->begin(0, outer, filter) == 0 && calls->begin(0, inner, filter) == 0);
+    CHILD_EXPECT((ptr = take(1000, 0, NULL)) != NULL && calls->find(ptr, &found) == 0);
+    CHILD_EXPECT(found.pool.second == 1);
+    CHILD_EXPECT(calls->end(0, inner) == 0);
+    CHILD_EXPECT((ptr = take(1000, 0, NULL)) != NULL && calls->find(ptr, &found) == 0);
+    CHILD_EXPECT(found.pool.second == 2);
+    return 0;
+}
+
+static void pool_begun_last_is_asked_first(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(nest_pools, NULL, false), 0);
+}
+
 /* ---- what PyTorch does with graphs (tests/gpu/python_torch.py), launched */
 
 enum { WORDS = 1 << 18 };
@@ -829,16 +865,6 @@ static void frees_that_wait_for_a_capture_cost_a_look_each(void **state)
 
 /* ---- a limit */
 
-static int takes_stream(void *own, void *stream)
-{
-    return own == stream;
-}
-
-static void drop_nothing(void *arg)
-{
-    (void)arg;
-}
-
 static atomic_bool has_waited;
 static _Thread_local bool is_waiter;
 
@@ -912,6 +938,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(stream_that_may_be_gone_is_not_asked),
         cmocka_unit_test(block_of_a_graph_that_other_streams_use_serves_once),
         cmocka_unit_test(heap_of_a_graph_ends_with_its_pool_and_blocks),
+        cmocka_unit_test(pool_begun_last_is_asked_first),
         cmocka_unit_test(memory_of_a_graph_stays_on_shortage),
         cmocka_unit_test(blocks_are_reached_by_devices_that_were_granted_it),
         cmocka_unit_test(request_that_waits_within_a_limit_holds_up_no_other),
