@@ -14,19 +14,24 @@ _POLICIES = {"lirs": 0, "clock": 1, "lru": 2, "fifo": 3, "nfu": 4, "static": 5}
 _ACCESS = {"read": 1, "write": 2, "readwrite": 3}
 
 
-def _list_of(what: Any, count: Optional[int], size: int) -> tuple[int, int]:
-    """(address, entries) of a list in memory of the device: an array of gvmem or with __cuda_array_interface__, or an address."""
+_CPU = 1  # DLPack's
+
+
+def _list_of(what: Any, count: Optional[int], size: int, device: int, stream: Optional[int], written: bool = False) -> tuple[int, int]:
+    """(address, entries) of a list in memory of the device: an array of gvmem or with __cuda_array_interface__, which is consumed for a stream of the
+    device, or an address."""
     if isinstance(what, int):
         if count is None:
             raise ValueError("an address alone does not say how many entries there are: give count")
         return what, count
     if isinstance(what, _gvmem.Array):
         address, bytes_there, item = what.address, what.nbytes, int(what.dtype[2:]) if what.dtype[2:].isdigit() else 0
+        readonly = what.readonly
     elif hasattr(what, "__cuda_array_interface__"):
         interface = what.__cuda_array_interface__
         if interface.get("strides") is not None:
             raise ValueError("the entries are not next to each other")
-        address, item, bytes_there = interface["data"][0], int(interface["typestr"][2:]), 0
+        (address, readonly), item = interface["data"], int(interface["typestr"][2:])
         bytes_there = item
         for length in interface["shape"]:
             bytes_there *= length
@@ -37,6 +42,12 @@ def _list_of(what: Any, count: Optional[int], size: int) -> tuple[int, int]:
     there = bytes_there // size
     if count is not None and not 0 <= count <= there:
         raise ValueError(f"{count} entries are not in a list of {there}")
+    if written and readonly:
+        raise ValueError("the array that is to be written is read-only")
+    if isinstance(what, _gvmem.Array):  # BufferError: its lease has ended
+        what.__dlpack__(stream=None if what.__dlpack_device__()[0] == _CPU else stream or 1, max_version=(1, 0))
+    elif interface.get("stream") not in (None, stream or 1):
+        _gvmem.order_streams(device, interface["stream"], stream or 1)
     return address, there if count is None else count
 
 
@@ -150,16 +161,20 @@ class Collection(Memory):
         """Maps a list of regions for kernels that cannot, in the order of a stream.
 
         regions (uint32), slots (uint32) and addresses (uint64) are arrays on the GPU, or addresses of such; what is written to
-        the latter two says where each region is. They must live until the stream has passed. release() unmaps them.
+        the latter two says where each region is. The stream waits for the arrays' streams; they must live until it has passed. release()
+        unmaps them.
         """
-        place, entries = _list_of(regions, count, 4)
-        into = [0 if what is None else _list_of(what, entries, size)[0] for what, size in ((slots, 4), (addresses, 8))]
-        self._handle.resolve(place, entries, look_up(_ACCESS, access, "access"), *into, stream_number(stream))
+        number, mode = stream_number(stream), look_up(_ACCESS, access, "access")
+        place, entries = _list_of(regions, count, 4, self.device, number)
+        into = [0 if what is None else _list_of(what, entries, size, self.device, number, written=True)[0]
+                for what, size in ((slots, 4), (addresses, 8))]
+        self._handle.resolve(place, entries, mode, *into, number)
 
     def release(self, regions: Any, *, slots: Any = None, count: Optional[int] = None, stream: Any = None) -> None:
         """Unmaps what resolve() of the same list has mapped, in the order of a stream; slots is what that wrote."""
-        place, entries = _list_of(regions, count, 4)
-        self._handle.release(place, entries, 0 if slots is None else _list_of(slots, entries, 4)[0], stream_number(stream))
+        number = stream_number(stream)
+        place, entries = _list_of(regions, count, 4, self.device, number)
+        self._handle.release(place, entries, 0 if slots is None else _list_of(slots, entries, 4, self.device, number)[0], number)
 
     def info(self) -> Info:
         """What is known of it: gvm_collection_info in gvmem/region.h."""

@@ -3,12 +3,14 @@ import ctypes
 import gc
 import subprocess
 import sys
+import threading
 
 import numpy
 import pytest
 
 import gvmem
 from conftest import MIB
+from test_buffer import Stream, streams  # noqa: F401: a fixture
 
 KIB = 1 << 10
 
@@ -89,6 +91,51 @@ def test_list_is_resolved_to_addresses(rows, space):
             rows.resolve(regions, slots=lists.array("u4", 1))
         with pytest.raises(ValueError):
             rows.resolve(regions, count=3)
+
+
+class Lent:
+    """An array of CUDA of somebody else, by its interface."""
+
+    def __init__(self, address, count, size, readonly=False, stream=None):
+        self.__cuda_array_interface__ = {"data": (address, readonly), "shape": (count,), "typestr": f"<u{size}", "version": 3, "stream": stream}
+
+
+@pytest.mark.parametrize("lent", [False, True])
+def test_list_is_read_behind_its_stream(rows, streams, lent):  # noqa: F811
+    first, second = streams
+    go = threading.Event()
+    with gvmem.Buffer(2 * MIB) as lists:
+        numpy.asarray(lists.array("u4", 4))[:] = 0xffffffff  # no region
+
+        def write():
+            go.wait(20)
+            ctypes.c_uint32.from_address(lists.address).value = 5
+
+        first.call_back(write)
+        threading.Timer(0.1, go.set).start()
+        rows.resolve(Lent(lists.address, 1, 4, stream=first.cuda_stream) if lent else lists.array("u4", 1, stream=first), stream=second,
+                     addresses=lists.array("u8", 1, offset=64))
+        second.wait()
+        assert numpy.asarray(lists.array("u8", 1, offset=64))[0] != 0
+        first.wait()
+        rows.release(lists.array("u4", 1), stream=second)
+        second.wait()
+
+
+def test_list_that_cannot_be_used_is_refused(rows, keeper):
+    with gvmem.Buffer(2 * MIB) as lists, keeper.create(None, 2 * MIB) as obj:
+        regions = lists.array("u4", 1)
+        numpy.asarray(regions)[:] = 0xffffffff
+        with obj.write("u4", 1) as ended:
+            pass
+        with pytest.raises(BufferError, match="has ended"):
+            rows.resolve(ended)
+        with pytest.raises(BufferError, match="has ended"):
+            rows.resolve(regions, slots=ended)
+        for slots in (lists.array("u4", 1, offset=64, readonly=True), Lent(lists.address + 64, 1, 4, readonly=True)):
+            with pytest.raises(ValueError, match="read-only"):
+                rows.resolve(regions, slots=slots)
+            rows.release(regions, slots=slots)
 
 
 def test_regions_are_created_and_deleted(space):
