@@ -48,9 +48,12 @@ static pools_options chosen = {.limit_bytes = 0};
 static atomic_size_t late_count; /* of captures; looked at without the lock */
 static atomic_bool is_child;
 
+/* In a child by fork(). A process that has used no GPU leaves nothing that must not be used. */
 static void forget_all(void)
 {
-    atomic_store(&is_child, true);
+    for (int i = 0; i < DEVICES_MAX; i++)
+        if (pools_devices[i].device != NULL)
+            atomic_store(&is_child, true);
     pthread_mutex_init(&pools_lock, NULL); /* its owner may be a thread that is not here */
     pools_trace_forget();
 }

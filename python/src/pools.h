@@ -14,8 +14,8 @@
  * pools_use() names besides is waited for by an event, recorded when the block is freed; while one of these
  * streams is captured, where an event would be part of the graph, the free is put off.
  *
- * Threads: any thread may call; a filter is called with the lock held, and must call nothing of this. Blocks are found by their address. In a child made by fork() nothing is given, and frees
- * do nothing.
+ * Threads: any thread may call; a filter is called with the lock held, and must call nothing of this. Blocks are found by their address. In a child made by fork() of a process that has
+ * used pools nothing is given, and frees do nothing.
  *
  * This file is C and C++, and needs no other: the allocator for PyTorch (gvmem/torch_allocator.cpp) is compiled against it on the
  * user's machine. Calls that return int return a gvm_status: 0 is success, and error() has the text of what else happened.

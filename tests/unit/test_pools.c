@@ -38,12 +38,27 @@ static bool children_leave(void *live)
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
+/* As one of multiprocessing is, whose parent has not used a GPU. */
+static bool child_of_an_idle_process_is_served(void)
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        void *ptr = take(100000, 0, NULL);
+
+        _exit(ptr != NULL && give(ptr) ? 0 : 1);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
 static int use_pools(void *path)
 {
     void (*open_trace)(const char *path), *ptr, *other;
     pool_block found;
 
     CHILD_EXPECT(load_pools());
+    CHILD_EXPECT(child_of_an_idle_process_is_served());
     *(void **)&open_trace = dlsym(loaded, "pools_trace_open");
     open_trace(path != NULL ? path : "");
     CHILD_EXPECT((ptr = take(100000, 0, NULL)) != NULL);
