@@ -26,16 +26,17 @@ _started = False
 
 
 def start(limit: Optional[int] = None, keep: Optional[int] = None, decay: Optional[float] = None) -> int:
-    """Says how the heaps are made that are still to come: the address of the calls. What is None the settings say."""
+    """Says how the heaps are made that are still to come: the address of the calls. What is None an earlier call has said, or the settings say."""
+    global _started
+
     def setting(name: str) -> Optional[int]:
-        return parse_size(name, _gvmem.setting(name))
+        return None if _started else parse_size(name, _gvmem.setting(name))
 
     limit = setting("GVMEM_HEAP_LIMIT") if limit is None else limit
     keep = setting("GVMEM_HEAP_KEEP") if keep is None else keep
     decay_ms = setting("GVMEM_HEAP_DECAY") if decay is None else int(decay * 1000)
     if keep is not None:
         decay_ms = 0
-    global _started
     _started = True
     return _gvmem.pools_start(option(limit), option(keep), min(decay_ms or 0, 2**32 - 1))
 

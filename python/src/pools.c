@@ -735,7 +735,12 @@ static int pool_grant(int device, int peer)
 void pools_choose(const pools_options *options)
 {
     pthread_mutex_lock(&pools_lock);
-    chosen = *options;
+    if (options->limit_bytes != 0)
+        chosen.limit_bytes = options->limit_bytes;
+    if (options->keep_bytes != 0 || options->decay_ms != 0) { /* one of them decides */
+        chosen.keep_bytes = options->keep_bytes;
+        chosen.decay_ms = options->decay_ms;
+    }
     pthread_mutex_unlock(&pools_lock);
 }
 

@@ -110,7 +110,7 @@ typedef struct pool_calls {
 
 #ifndef __cplusplus
 typedef struct pools_options {
-    uint64_t limit_bytes, keep_bytes; /* as gvm_heap_options; 0: the defaults */
+    uint64_t limit_bytes, keep_bytes; /* as gvm_heap_options; 0: the defaults, or what was said before */
     uint32_t decay_ms;
 } pools_options;
 
@@ -125,7 +125,7 @@ int pools_alloc_unordered(int device, uint64_t bytes, void *stream, void **out);
  * others then. GVM_E_TIMEOUT: it has work still; it is not waited for. */
 int pools_stream_end(void *stream);
 
-/* For devices whose first block is still to come. */
+/* For devices whose first block is still to come. What is 0 stays as an earlier call has said. */
 void pools_choose(const pools_options *options);
 #endif
 #endif

@@ -2,6 +2,8 @@
 import ctypes
 import gc
 import importlib
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -228,3 +230,17 @@ def test_cupy_keeps_no_default_stream(cupy):
     current[0] = Stream(0)
     use._allocator.free(use.allocate(1000))
     assert not use._streams
+
+
+def test_limit_stays_when_another_framework_is_used():
+    program = """
+from gvmem import _pools
+_pools.start(limit=4 << 20)
+_pools.start()
+try:
+    _pools.alloc(0, 8 << 20, None)
+except MemoryError:
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "GVMEM_HEAP_LIMIT": "64MiB"}, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "refused\n"

@@ -17,6 +17,7 @@ static int be_limited(void *arg)
     (void)arg;
     CHILD_EXPECT(load_pools());
     choose((pools_options){.limit_bytes = 8 << 20});
+    choose((pools_options){.decay_ms = 1000000}); /* the limit stays */
     CHILD_EXPECT(calls->set_limit(0, 4 << 20) == 0);
     CHILD_EXPECT(take(3 << 20, 0, NULL) != NULL && take(3 << 20, 0, NULL) == NULL);
     CHILD_EXPECT(calls->set_limit(0, GVM_BYTES_UNLIMITED) == 0); /* what was chosen stays */
