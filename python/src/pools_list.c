@@ -63,46 +63,43 @@ pool *pools_choose_locked(device_state *d, gvm_stream stream, uint64_t capture_i
     return latest != NULL ? latest : add_pool_locked(d, own, true);
 }
 
-typedef struct dead_heaps {
-    gvm_heap *heaps[2];
-} dead_heaps;
-
-/* What is left of a pool that nobody has, for destroy(). The end of a heap waits for the device, which would end a capture:
+/* A pool that nobody has, which is the caller's then. The end of a heap waits for the device, which would end a capture:
  * while a pool is open there may be one. */
-static dead_heaps unlink_dead_locked(device_state *d)
+static pool *unlink_dead_locked(device_state *d)
 {
-    dead_heaps dead = {{NULL, NULL}};
-
     for (pool **link = &d->others; *link != NULL && open_pools == 0; link = &(*link)->next) {
         pool *p = *link;
 
         if (p->users > 0 || p->blocks > 0)
             continue;
         *link = p->next;
-        dead = (dead_heaps){{p->heap, p->captured}};
-        free(p);
-        break;
+        return p;
     }
-    return dead;
-}
-
-/* Without the lock. */
-static bool destroy(dead_heaps dead)
-{
-    gvm_heap_destroy(dead.heaps[0]);
-    gvm_heap_destroy(dead.heaps[1]);
-    return dead.heaps[0] != NULL || dead.heaps[1] != NULL;
+    return NULL;
 }
 
 void pools_reap(int device)
 {
-    dead_heaps dead;
+    pool *dead;
 
     do {
         pthread_mutex_lock(&pools_lock);
         dead = unlink_dead_locked(&pools_devices[device]);
         pthread_mutex_unlock(&pools_lock);
-    } while (destroy(dead));
+        if (dead != NULL) {
+            gvm_heap_destroy(dead->heap);
+            gvm_heap_destroy(dead->captured);
+            free(dead);
+        }
+    } while (dead != NULL);
+}
+
+/* What an open pool of any device has kept. */
+static void reap_all(void)
+{
+    for (int i = 0; i < DEVICES_MAX; i++)
+        if (pools_devices[i].device != NULL)
+            pools_reap(i);
 }
 
 /* ---- users */
@@ -190,7 +187,7 @@ int pools_end(int device, pool_id id)
         return (int)unknown_pool(id);
     filter.drop(filter.arg);
     pools_give_late();
-    pools_reap(device);
+    reap_all();
     return 0;
 }
 
@@ -232,6 +229,7 @@ gvm_status pools_for_heaps(int device, pool_id id, bool captured,
 {
     device_state *d = &pools_devices[device];
     gvm_status status = GVM_OK;
+    bool dead = false;
     pool *p;
 
     pthread_mutex_lock(&pools_lock);
@@ -247,8 +245,10 @@ gvm_status pools_for_heaps(int device, pool_id id, bool captured,
         if (graphs != NULL && status == GVM_OK)
             status = call(p, graphs, arg);
         pthread_mutex_lock(&pools_lock);
-        p->blocks--;
+        dead |= --p->blocks == 0 && p->users == 0; /* since others found it in use by this */
     }
     pthread_mutex_unlock(&pools_lock);
+    if (dead)
+        pools_reap(device);
     return status;
 }

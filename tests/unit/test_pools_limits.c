@@ -1,4 +1,4 @@
-/* python/src/pools.c: what a device gives at most, and for how long its heaps keep what is free.
+/* python/src/pools.c: what a device gives at most, for how long its heaps keep what is free, and when pools end.
  *
  * usage: test_pools_limits LIBRARY
  */
@@ -164,6 +164,65 @@ static int keep_for(void *arg)
     return decays || stats.decommits == 0 ? 0 : 1;
 }
 
+static void *given_in_trim;
+
+/* In the place of the library's, for what is loaded: a block is freed meanwhile. */
+GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes)
+{
+    void *ptr = given_in_trim;
+    gvm_status (*call)(gvm_heap *, uint64_t), status;
+
+    *(void **)&call = dlsym(loaded, "gvm_heap_trim");
+    status = call(heap, keep_bytes);
+    given_in_trim = NULL;
+    return give(ptr) ? status : GVM_E_FOREIGN;
+}
+
+static int64_t count_held(void)
+{
+    pool_stats stats;
+
+    return calls->stats(0, &stats) == 0 ? stats.held_bytes : -1;
+}
+
+/* A block of a pool that ends with it. */
+static void *take_of(pool_id id)
+{
+    void *ptr = calls->begin(0, id, (pool_filter){takes_all, drop_nothing, NULL}) == 0
+                    ? take(4 << 20, 0, NULL)
+                    : NULL;
+
+    return calls->end(0, id) == 0 ? ptr : NULL;
+}
+
+/* A pool that could not end while another one was open, on any device, or was looked at, ends after that. */
+static int end_dead_pools(void *arg)
+{
+    const pool_id dead = {5, 0}, empty = {6, 0}, open = {7, 0};
+    void *ptr;
+
+    (void)arg;
+    unsetenv("GVMEM_SOFTGPU");
+    fixture_machine_default("devices=2,memory=256MiB,sms=1");
+    CHILD_EXPECT(load_pools());
+    choose((pools_options){.decay_ms = 1000000});
+    CHILD_EXPECT((ptr = take_of(dead)) != NULL);
+    CHILD_EXPECT(calls->begin(1, open, (pool_filter){takes_all, drop_nothing, NULL}) == 0);
+    CHILD_EXPECT(calls->retain(0, empty) == 0 && calls->release(0, dead) == 0);
+    CHILD_EXPECT(give(ptr) && calls->release(0, empty) == 0 && count_held() >= 4 << 20);
+    CHILD_EXPECT(calls->end(1, open) == 0 && count_held() == 0);
+
+    CHILD_EXPECT((given_in_trim = take_of(dead)) != NULL && calls->release(0, dead) == 0);
+    CHILD_EXPECT(calls->trim(0, (pool_id){0, 0}) == 0 && given_in_trim == NULL && count_held() == 0);
+    return 0;
+}
+
+static void pool_that_nobody_has_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(end_dead_pools, NULL, false), 0);
+}
+
 static void options_are_heeded(void **state)
 {
     (void)state;
@@ -180,6 +239,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_are_heeded),
+        cmocka_unit_test(pool_that_nobody_has_ends),
     };
 
     if (argc != 2)
