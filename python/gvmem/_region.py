@@ -223,7 +223,11 @@ class Space(Memory):
     def sync(self, stream: Any = None) -> None:
         """Waits for a stream (None: the legacy default stream), and exchanges what the CPU and kernels have written since the
         last one. errors.Timeout: kernels have regions mapped that the CPU has changed; all else is done."""
-        run(self._handle.sync, stream_number(stream))
+        number = stream_number(stream)
+        if number == 2:  # the per-thread default stream, which is another one in another thread
+            self._handle.sync(number)
+        else:
+            run(self._handle.sync, number)
 
     def info(self) -> Info:
         """What is known of it: gvm_space_info in gvmem/region.h."""

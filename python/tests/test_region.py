@@ -93,6 +93,15 @@ def test_list_is_resolved_to_addresses(rows, space):
             rows.resolve(regions, count=3)
 
 
+def test_sync_waits_for_the_stream_of_its_own_thread(space, streams):  # noqa: F811
+    go, done = threading.Event(), []
+    work = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: (go.wait(20), done.append("work")) and None)
+    assert streams[0].driver.cuLaunchHostFunc(ctypes.c_void_p(2), work, None) == 0
+    threading.Timer(0.1, go.set).start()
+    space.sync(2)
+    assert done == ["work"]
+
+
 class Lent:
     """An array of CUDA of somebody else, by its interface."""
 
