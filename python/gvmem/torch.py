@@ -206,7 +206,8 @@ class Saver(PlainSaver):
         with super().region(tag, enable_cpu_backup) as region:
             pool = self._pools.get(tag)
             if pool is None:
-                pool = self._pools.setdefault(tag, torch.cuda.MemPool(self._allocator.allocator()))
+                with torch.cuda.device(self._device):  # a pool is the current device's
+                    pool = self._pools.setdefault(tag, torch.cuda.MemPool(self._allocator.allocator()))
             before = _gvmem.enter_arena(region._arena)
             try:
                 with torch.cuda.use_mem_pool(pool, self._device):

@@ -1,6 +1,8 @@
 """Models of PyTorch: modules and state dicts, published and attached. Skipped where PyTorch is missing."""
+import contextlib
 import gc
 import struct
+import types
 
 import pytest
 
@@ -249,3 +251,23 @@ def test_arrays_of_a_lease_become_tensors(keeper):
                 assert torch.from_dlpack(a).sum(dtype=torch.float64) == 2 * MIB
             except BufferError as error:
                 assert "read-only" in str(error)
+
+
+def test_saver_has_its_pool_on_its_gpu(keeper, monkeypatch):
+    """With stand-ins of PyTorch's calls: what they do takes GPUs (tests/gpu/python_models.py)."""
+    current, used = [0], []
+
+    @contextlib.contextmanager
+    def device(number):
+        before, current[0] = current[0], number
+        yield
+        current[0] = before
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(torch.cuda, "MemPool", lambda allocator: ("pool", current[0]), raising=False)
+    monkeypatch.setattr(torch.cuda, "use_mem_pool", lambda pool, device: used.append((pool, device)) or contextlib.nullcontext(), raising=False)
+    monkeypatch.setattr(torch.cuda.memory, "get_allocator_backend", lambda: "native")
+    monkeypatch.setattr(torch.cuda.memory, "CUDAPluggableAllocator", lambda *_: types.SimpleNamespace(allocator=lambda: None))
+    with gvmem.torch.Saver(keeper, device=1) as saver, saver.region("far"):
+        pass
+    assert used == [(("pool", 1), 1)] and current == [0]

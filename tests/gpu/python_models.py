@@ -232,6 +232,23 @@ def saver_gives_tensors_up_and_has_them_back(keeper):
 
 
 @on_gpu
+def saver_of_a_gpu_that_is_not_current_has_its_tensors(keeper):
+    if torch.cuda.device_count() < 2:
+        print("# there is one GPU")
+        return
+    with gvmem.torch.Saver(keeper, device=1) as saver:
+        with saver.region("far") as region:
+            tensor = torch.ones(8 * MIB, device="cuda:1")
+        assert region._object.address <= tensor.data_ptr() < region._object.address + region.used, "PyTorch's own memory"
+        saver.pause("far")
+        saver.resume("far")
+        del tensor
+        gc.collect()
+        torch.cuda.empty_cache()
+    assert {info.name for info in keeper.objects()} == set(NAMES)
+
+
+@on_gpu
 def cupy_reads_and_is_read(keeper):
     try:
         import cupy
@@ -284,7 +301,8 @@ def child(keeper, what, number):
 
 CASES = [tensors_are_published_behind_their_stream, models_are_swapped_at_their_addresses, other_processes_share_and_swap,
          graph_replays_after_a_swap, sleep_behind_a_stream_waits_for_nothing, mapped_is_read_asleep, touched_asleep_loses_the_context,
-         written_loses_the_context, saver_gives_tensors_up_and_has_them_back, cupy_reads_and_is_read, types_are_what_they_were]
+         written_loses_the_context, saver_gives_tensors_up_and_has_them_back, saver_of_a_gpu_that_is_not_current_has_its_tensors, cupy_reads_and_is_read,
+         types_are_what_they_were]
 
 
 def why_not(case):
