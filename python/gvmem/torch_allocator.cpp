@@ -68,13 +68,6 @@ class History {
         }
     }
 
-    void track(AllocatorTraceTracker tracker)
-    {
-        const std::lock_guard<std::mutex> guard(mutex_);
-        trackers_.push_back(std::move(tracker));
-        watched_ = true;
-    }
-
     /* Recorders may want Python's lock, so before ours. */
     std::shared_ptr<c10::GatheredContext> gather(RecordContext least) const
     {
@@ -84,15 +77,11 @@ class History {
 
     void note(TraceEntry::Action action, const pool_block &block, const std::shared_ptr<c10::GatheredContext> &context)
     {
-        if (!enabled && !watched_)
+        if (!enabled)
             return;
         TraceEntry entry(action, static_cast<c10::DeviceIndex>(block.device), reinterpret_cast<size_t>(block.address), block.requested_bytes,
                          block.stream, mempool(block.pool), c10::getApproximateTime(), when_ >= RecordContext::ALLOC ? context : nullptr);
         const std::lock_guard<std::mutex> guard(mutex_);
-        for (const auto &tracker : trackers_)
-            tracker(entry);
-        if (!enabled)
-            return;
         if (action == TraceEntry::ALLOC && context != nullptr)
             contexts_[block.address] = context;
         else if (action == TraceEntry::FREE_COMPLETED)
@@ -125,19 +114,17 @@ class History {
 
     bool wanted() const
     {
-        return enabled || watched_;
+        return enabled;
     }
 
   private:
     std::mutex mutex_;
-    std::atomic<bool> watched_{false};
     std::atomic<CreateContextFn> recorder_{nullptr};
     std::atomic<RecordContext> when_{RecordContext::NEVER};
     size_t most_ = 1;
     std::vector<TraceEntry::Action> skipped_;
     std::deque<TraceEntry> entries_;
     std::unordered_map<const void *, std::shared_ptr<c10::GatheredContext>> contexts_; /* of live blocks */
-    std::vector<AllocatorTraceTracker> trackers_;
     c10::ApproximateClockToUnixTimeConverter clock_;
 };
 
@@ -435,9 +422,10 @@ class Allocator final : public CUDAAllocator {
         history_.record(enabled, recorder, most, when, clear, skipped);
     }
 
-    void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) override
+    /* They ask for segments that come and go, to register them elsewhere; a heap's memory comes and goes within its addresses. */
+    void attachAllocatorTraceTracker(AllocatorTraceTracker) override
     {
-        history_.track(std::move(tracker));
+        TORCH_CHECK_NOT_IMPLEMENTED(false, "gvmem: memory is not registered with NCCL: leave out register_mem_pool() and TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK");
     }
 
     void attachOutOfMemoryObserver(OutOfMemoryObserver observer) override

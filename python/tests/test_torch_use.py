@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -244,6 +245,33 @@ def case_what_cannot_be_is_said():
         torch.empty(1, device="cuda").untyped_storage()._share_cuda_()
     with pytest.raises((NotImplementedError, RuntimeError), match="cudagraph_trees"):
         torch._C._cuda_getCheckpointState(0, (1, 0))
+    assert attach_tracker() == 1
+
+
+TRACKER = """
+#include <c10/cuda/CUDACachingAllocator.h>
+extern "C" __attribute__((visibility("default"))) int attach()
+{
+    try {
+        c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker([](const auto &) {});
+        return 0;
+    } catch (const c10::NotImplementedError &) {
+        return 1;
+    }
+}
+"""
+
+
+def attach_tracker():
+    """As PyTorch does for NCCL: 1 if it is refused."""
+    from gvmem import _torch_allocator
+
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder, "tracker.cpp"), Path(folder, "tracker.so")
+        source.write_text(TRACKER)
+        arguments = [str(source) if argument.endswith(".cpp") else argument for argument in _torch_allocator._arguments()]
+        subprocess.run([_torch_allocator._compiler(), *arguments, "-isystem", str(_torch_allocator._cuda_headers()), "-o", str(made)], check=True)
+        return ctypes.CDLL(str(made)).attach()
 
 
 def case_child_by_fork_frees_nothing():
