@@ -441,6 +441,9 @@ class Allocator final : public CUDAAllocator {
         return history_.context_of(ptr);
     }
 
+    /* A block has addresses of its own in any case, and what is idle goes back in chunks. */
+    virtual void setNoSplit(c10::DeviceIndex, MempoolId_t) {}
+
     /* Nothing is rejected before it was tried. */
     virtual void attachOomRejectionObserver(std::function<void(int64_t, size_t, size_t, size_t)>) {}
 

@@ -2,6 +2,7 @@
 are real. Skipped where PyTorch with CUDA, its headers or a C++ compiler are missing. What takes kernels is in tests/gpu/python_torch.py."""
 import ctypes
 import gc
+import inspect
 import os
 import shutil
 import subprocess
@@ -96,6 +97,8 @@ def case_pool_has_memory_of_its_own():
     assert total(inside) == SIZE and torch.cuda.memory_reserved() >= 4 * MIB
     del inside
     assert torch.cuda.memory_reserved() < held
+    if "no_split" in inspect.signature(torch.cuda.MemPool.__init__).parameters:
+        assert torch.cuda.MemPool(no_split=True).use_count() == 1
 
 
 def case_innermost_pool_is_asked():
