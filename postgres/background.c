@@ -16,6 +16,7 @@
 #include "postgres/background.h"
 
 static gstore_working *working_list, *working; /* of this process's kind; its own place there */
+static bool			   was_awaited;
 
 static BackgroundWorkerHandle **
 find_place(gstore_background *kind)
@@ -119,16 +120,21 @@ owner_of(Oid table)
 	return owner;
 }
 
+/* Another process is at it, or at one of its owner's. The directory's lock is held. */
 static bool
 is_taken(Oid table, Oid owner)
 {
 	for (int i = 0; i < GSTORE_WORKING_MOST; i++)
 	{
-		const gstore_working *w = &working_list[i];
+		gstore_working *w = &working_list[i];
 
-		if ((w->database == MyDatabaseId && w->relation == table) ||
-			(OidIsValid(owner) && w->owner == owner))
+		if (w->database == MyDatabaseId && w->relation == table)
 			return true;
+		if (OidIsValid(owner) && w->owner == owner)
+		{
+			w->awaited = true;
+			return true;
+		}
 	}
 	return false;
 }
@@ -154,8 +160,16 @@ static void
 leave_table(void)
 {
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	was_awaited = working->awaited;
 	working->relation = working->owner = InvalidOid;
+	working->awaited = false;
 	LWLockRelease(gstore->lock);
+}
+
+bool
+gstore_background_was_awaited(void)
+{
+	return was_awaited;
 }
 
 /* For the log. */

@@ -34,6 +34,9 @@ extern bool gstore_background_is_at(const gstore_working *list, const gstore_tab
 /* flags: of BackgroundWorkerInitializeConnectionByOid(). list: of the kind, where the process is until it ends. */
 extern void gstore_background_connect(Datum database, uint32 flags, gstore_working *list);
 
+/* The last table that it was at has kept another process from one of its owner's. */
+extern bool gstore_background_was_awaited(void);
+
 #define GSTORE_BACKGROUND_TAKEN (-1)
 
 /*

@@ -375,11 +375,13 @@ gstoreForeignAsyncRequest(AsyncRequest *request)
 {
 	ForeignScanState *node = (ForeignScanState *) request->requestee;
 	gstore_start	  started;
+	bool			  kept;
 
 	if (!ahead_of(node)->refused)
 		note_turn(node);
-	started = start(node, is_kept(request));
-	if (is_kept(request) || is_to_wait(request, started))
+	kept = is_kept(request);
+	started = start(node, kept);
+	if (kept || is_to_wait(request, started))
 		ExecAsyncRequestPending(request);
 	else
 		ExecAsyncRequestDone(request, next_row(node));
@@ -414,12 +416,17 @@ static void
 gstoreForeignAsyncConfigureWait(AsyncRequest *request)
 {
 	ForeignScanState  *node = (ForeignScanState *) request->requestee;
-	const gstore_start started = start(node, is_kept(request));
+	const AppendState *append = (const AppendState *) request->requestor;
+	const bool		   kept = is_kept(request);
+	const gstore_start started = start(node, kept);
 
+	/* Not where a child in front has just been completed, whose row may be all that is wanted: without an event there is no wait. */
+	if (is_awaited(node) && !bms_is_empty(append->as_needrequest))
+		return;
 	if (is_awaited(node))
-		AddWaitEventToSet(((const AppendState *) request->requestor)->as_eventset, WL_SOCKET_READABLE,
+		AddWaitEventToSet(append->as_eventset, WL_SOCKET_READABLE,
 						  gstore_session_socket(ahead_of(node)->run->sent), NULL, request);
-	else if (!is_kept(request) && !is_to_wait(request, started))
+	else if (!kept && !is_to_wait(request, started))
 		complete(request);
 }
 

@@ -156,12 +156,14 @@ note_outcome(Oid relation, int error, bool tried)
 	if (table != NULL)
 	{
 		table->reload_error = error;
+		table->reload_waits = false;
 		if (error != 0)
 			delay_reload(table);
 		else if (!tried && is_lost(table))
 			table->reload_at = DT_NOEND;
 	}
-	end_waits();
+	if (gstore_background_was_awaited())
+		end_waits();
 	LWLockRelease(gstore->lock);
 	ConditionVariableBroadcast(&gstore->reloaded);
 }

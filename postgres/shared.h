@@ -151,6 +151,7 @@ typedef struct gstore_working
 	pid_t pid; /* 0: there is none */
 	Oid	  database;
 	Oid	  relation, owner; /* of the table that it is at; InvalidOid: it is at none */
+	bool  awaited;		   /* that has kept another process from a table of this owner's */
 } gstore_working;
 
 #define GSTORE_WORKING_MOST 4 /* of a kind */

@@ -479,9 +479,14 @@ class Source:
         server.sql("CREATE ROLE endless; GRANT CREATE ON SCHEMA public TO endless; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO endless")
         server.sql("CREATE DATABASE other")
         server.sql("CREATE EXTENSION gstore_fdw; " + make.format("ft", "SELECT id FROM public.later", "ft"), database="other")
-        for name in ("first", "second"):
+        endless = "first, second, third, fourth"
+        for name in endless.split(", "):
             server.sql("SET ROLE endless; " + make.format(name, "SELECT 1 FROM pg_sleep(10000)", name))
         server.sql(make.format("ft", "SELECT id FROM public.later", "ft"))
+        server.sql("CREATE SEQUENCE tries")
+        failing = [f"failing{i}" for i in range(8)]  # of any place among the others
+        for name in failing:
+            server.sql(make.format(name, "SELECT 1 / (nextval(''public.tries'') * 0)", name))
         terminate(server)
         server.wait_for(sleeping, "1")
         for database in ("postgres", "other"):
@@ -491,8 +496,13 @@ class Source:
                 expect(time.monotonic() < deadline, True, f"the table in {database} is loaded")
                 time.sleep(0.1)
         expect(server.sql(sleeping), "1", "loads of the owner whose sources do not end")
+        before = int(server.sql("SELECT last_value FROM tries"))
+        time.sleep(10)  # a slow machine tries less
+        tries = int(server.sql("SELECT last_value FROM tries")) - before
+        expect(tries <= 4 * len(failing), True, f"delays between tries, of which there were {tries}")
+        server.sql("DROP FOREIGN TABLE " + ", ".join(failing) + "; DROP SEQUENCE tries")
         dropping = server.session()
-        dropping.begin("DROP FOREIGN TABLE first, second")
+        dropping.begin(f"DROP FOREIGN TABLE {endless}")
         server.wait_for(f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {dropping.pid}")
         server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader'")
         dropping.finish()
