@@ -242,7 +242,7 @@ def test_block_is_freed_behind_a_stream_of_another_gpu(heap):
     stream.call_back(lambda: go.wait(20))
     try:
         block.close(stream=stream)
-        assert not go.is_set()
+        assert heap.info().pending_bytes >= MIB
         others = [heap.alloc(MIB) for _ in range(4)]
         assert address not in [other.address for other in others]
     finally:
@@ -258,7 +258,6 @@ def test_block_that_no_event_can_follow_waits_for_the_stream():
 import threading, gvmem
 from test_buffer import Stream
 heap, stream, go, done = gvmem.Heap(), Stream(1), threading.Event(), []
-heap.grant(1)
 block = heap.alloc(1 << 20)
 stream.call_back(lambda: (go.wait(20), done.append(1)))
 threading.Timer(0.2, go.set).start()
