@@ -112,11 +112,6 @@ class History {
         }
     }
 
-    bool wanted() const
-    {
-        return enabled;
-    }
-
   private:
     std::mutex mutex_;
     std::atomic<CreateContextFn> recorder_{nullptr};
@@ -176,7 +171,7 @@ class Allocator final : public CUDAAllocator {
     void raw_delete(void *ptr) override
     {
         pool_block block;
-        const bool told = ptr != nullptr && (history_.wanted() || c10::memoryProfilingEnabled()) && pools->find(ptr, &block) == 0;
+        const bool told = ptr != nullptr && (history_.enabled || c10::memoryProfilingEnabled()) && pools->find(ptr, &block) == 0;
         if (told) {
             const auto context = history_.gather(RecordContext::ALL);
             history_.note(TraceEntry::FREE_REQUESTED, block, context);
@@ -478,7 +473,7 @@ class Allocator final : public CUDAAllocator {
         if (C10_UNLIKELY(status == POOLS_NO_SPACE))
             fail(device, size, stream);
         check(status);
-        if (C10_UNLIKELY(history_.wanted() || c10::memoryProfilingEnabled())) {
+        if (C10_UNLIKELY(history_.enabled || c10::memoryProfilingEnabled())) {
             pool_block block;
             check(pools->find(ptr, &block));
             history_.note(TraceEntry::ALLOC, block, history_.gather(RecordContext::STATE));

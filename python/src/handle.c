@@ -104,7 +104,7 @@ static void close_in_library(handle *h, gvm_device *device, uint64_t granted)
         gvm_buffer_destroy(h->of.buffer);
         break;
     case KIND_VECTOR:
-        wait_for_work(device, 0);
+        wait_for_work(device, granted);
         gvm_vector_destroy(h->of.vector);
         break;
     case KIND_HEAP: gvm_heap_destroy(h->of.heap); break;
