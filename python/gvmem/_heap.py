@@ -83,7 +83,7 @@ class Heap(Memory):
         """A block of size bytes, whose contents are not defined.
 
         align: its address is a multiple of that, a power of two up to 2 MiB; of 256 bytes in any case. stream: only work of that stream, or ordered behind it, uses the block, as consumers of its arrays are. tag: what it
-        is for, in blocks() and usage(); each text is kept for ever.
+        is for, in blocks() and usage(); each text is kept for ever. The heap needs the stream until end_stream(), or its own end.
         """
         return Block(self._handle.alloc(size, align, tag, kept_stream(stream)))
 
