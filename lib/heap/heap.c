@@ -143,8 +143,8 @@ fail_free:
 
 /* ---- end */
 
-/* The work of streams may still be on blocks. One wait for all: a stream that was destroyed must not
- * be touched any more. */
+/* The work of streams may still be on blocks. One wait for all of the heap's own device: a stream that was
+ * destroyed must not be touched any more. Of the streams of others there are events. */
 static void wait_for_streams(gvm_heap *heap)
 {
     bool used;
@@ -154,6 +154,9 @@ static void wait_for_streams(gvm_heap *heap)
     gvmi_unlock(&heap->lock);
     if (used)
         gvmi_device_drain(heap->device);
+    gvmi_lock(&heap->lock);
+    gvmi_heap_await_pending_locked(heap);
+    gvmi_unlock(&heap->lock);
 }
 
 void gvm_heap_destroy(gvm_heap *handle)

@@ -714,6 +714,9 @@ void gvmi_heap_poll_locked(gvm_heap *heap);
  * False: they have not, by until_ns. */
 bool gvmi_heap_await_streams(gvm_heap *heap, int64_t until_ns);
 
+/* Likewise for all blocks that wait for streams. Asks their events alone. */
+void gvmi_heap_await_pending_locked(gvm_heap *heap);
+
 /* Waits for a stream in the same way, and lets the plain arena have what is its. GVM_E_TIMEOUT: it has work still at until_ns. */
 gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key, int64_t until_ns);
 void gvmi_streams_free(gvm_heap *heap);

@@ -419,6 +419,14 @@ bool gvmi_heap_await_streams(gvm_heap *heap, int64_t until_ns)
     return !busy;
 }
 
+void gvmi_heap_await_pending_locked(gvm_heap *heap)
+{
+    unsigned waits = 0;
+
+    while (poll_locked(heap, SIZE_MAX, UINT64_MAX))
+        pause_unlocked(heap, &waits);
+}
+
 static gvm_status end_arena_locked(gvmi_arena *arena)
 {
     gvm_heap *heap = arena->heap;

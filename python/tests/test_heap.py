@@ -377,6 +377,24 @@ def test_block_is_freed_behind_all_work_of_a_gpu_that_has_access(heap):
     assert blocks(heap) == 0
 
 
+def test_heap_ends_behind_work_of_another_gpu():
+    heap = gvmem.Heap()
+    heap.grant(1)
+    stream, go, block = Stream(1), threading.Event(), heap.alloc(MIB)
+    stream.call_back(lambda: go.wait(20))
+    block.close(stream=stream)
+    closer = threading.Thread(target=heap.close)
+    closer.start()
+    closer.join(0.1)
+    try:
+        assert closer.is_alive()
+    finally:
+        go.set()
+        closer.join(20)
+        stream.close()
+    assert not closer.is_alive()
+
+
 def test_threads_allocate_at_once(heap):
     failures = []
 
