@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from . import _gvmem
 from ._array import stream_number
@@ -23,10 +23,12 @@ def parse_size(name: str, text: str) -> Optional[int]:
 
 _devices: set[int] = set()  # that have given blocks by alloc()
 _started = False
+_DECAY_NONE = 2**32 - 1
 
 
-def start(limit: Optional[int] = None, keep: Optional[int] = None, decay: Optional[float] = None) -> int:
-    """Says how the heaps are made that are still to come: the address of the calls. What is None an earlier call has said, or the settings say."""
+def start(limit: Optional[int] = None, keep: Optional[int] = None, decay: Optional[float] = None, install: Optional[Callable[[int], None]] = None) -> None:
+    """Says how the heaps are made that are still to come. What is None an earlier call has said, or the settings say. install is given the address
+    of the calls first. Where anything fails, nothing is said."""
     global _started
 
     def setting(name: str) -> Optional[int]:
@@ -35,10 +37,16 @@ def start(limit: Optional[int] = None, keep: Optional[int] = None, decay: Option
     limit = setting("GVMEM_HEAP_LIMIT") if limit is None else limit
     keep = setting("GVMEM_HEAP_KEEP") if keep is None else keep
     decay_ms = setting("GVMEM_HEAP_DECAY") if decay is None else int(decay * 1000)
-    if keep is not None:
-        decay_ms = 0
+    if keep is not None or decay_ms is None:
+        said = 0
+    else:
+        said = min(decay_ms, _DECAY_NONE - 1) or _DECAY_NONE
+    options = option(limit), option(keep), said
+    calls = _gvmem.pools_start(*options, False)
+    if install is not None:
+        install(calls)
+    _gvmem.pools_start(*options, True)
     _started = True
-    return _gvmem.pools_start(option(limit), option(keep), min(decay_ms or 0, 2**32 - 1))
 
 
 def alloc(device: int, size: int, stream: Any, ordered: bool = True) -> int:

@@ -135,9 +135,13 @@ def use(*, limit: Optional[int] = None, keep: Optional[int] = None, decay: Optio
         if torch.cuda.is_initialized():
             raise _refuse("CUDA is initialized already: call it before the first tensor on a GPU")
         library = _load()
-        install = library.gvmem_torch_install
-        install.argtypes, install.restype = [ctypes.c_void_p], ctypes.c_char_p
-        why = install(_pools.start(limit, keep, decay))
-        if why is not None:
-            raise _refuse(why.decode())
+        call = library.gvmem_torch_install
+        call.argtypes, call.restype = [ctypes.c_void_p], ctypes.c_char_p
+
+        def install(calls: int) -> None:
+            why = call(calls)
+            if why is not None:
+                raise _refuse(why.decode())
+
+        _pools.start(limit, keep, decay, install)
         _library = library

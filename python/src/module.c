@@ -213,7 +213,7 @@ static PyMethodDef functions[] = {
      "enter_arena(Arena or None): what this thread's gvmem_arena_alloc() allocates from; returns what that was"},
     {"setting", pools_setting, METH_O, "setting(name): the value of a setting of the library"},
     {"pools_start", pools_start, METH_VARARGS,
-     "pools_start(limit, keep, decay_ms): the address of the calls"},
+     "pools_start(limit, keep, decay_ms, whether they are chosen): the address of the calls"},
     {"pools_alloc", pools_alloc, METH_VARARGS,
      "pools_alloc(device, bytes, stream, is_ordered): an address"},
     {"pools_free", pools_free, METH_VARARGS, "pools_free(address, stream or None)"},

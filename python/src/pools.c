@@ -739,7 +739,7 @@ void pools_choose(const pools_options *options)
         chosen.limit_bytes = options->limit_bytes;
     if (options->keep_bytes != 0 || options->decay_ms != 0) { /* one of them decides */
         chosen.keep_bytes = options->keep_bytes;
-        chosen.decay_ms = options->decay_ms;
+        chosen.decay_ms = options->decay_ms == POOLS_DECAY_NONE ? 0 : options->decay_ms;
     }
     pthread_mutex_unlock(&pools_lock);
 }

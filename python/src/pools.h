@@ -109,9 +109,11 @@ typedef struct pool_calls {
 } pool_calls;
 
 #ifndef __cplusplus
+#define POOLS_DECAY_NONE UINT32_MAX
+
 typedef struct pools_options {
     uint64_t limit_bytes, keep_bytes; /* as gvm_heap_options; 0: the defaults, or what was said before */
-    uint32_t decay_ms;
+    uint32_t decay_ms;                /* likewise; POOLS_DECAY_NONE: 0 is said */
 } pools_options;
 
 extern const pool_calls pools;

@@ -27,16 +27,19 @@ PyObject *pools_setting(PyObject *Py_UNUSED(module), PyObject *name)
     return PyUnicode_DecodeFSDefault(value);
 }
 
-/* (limit, keep, decay_ms) as gvm_heap_options has them: the address of the calls. */
+/* (limit, keep, decay_ms) as pools_options has them, and whether they are chosen: the address of the calls. */
 PyObject *pools_start(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
     pools_options options = {.limit_bytes = 0};
+    int is_chosen;
 
-    if (!PyArg_ParseTuple(arguments, "O&O&O&", get_u64, &options.limit_bytes, get_u64,
-                          &options.keep_bytes, get_u32, &options.decay_ms))
+    if (!PyArg_ParseTuple(arguments, "O&O&O&p", get_u64, &options.limit_bytes, get_u64,
+                          &options.keep_bytes, get_u32, &options.decay_ms, &is_chosen))
         return NULL;
-    pools_choose(&options);
-    pools_trace_open(find_setting("GVMEM_HEAP_TRACE"));
+    if (is_chosen) {
+        pools_choose(&options);
+        pools_trace_open(find_setting("GVMEM_HEAP_TRACE"));
+    }
     return PyLong_FromVoidPtr((void *)(uintptr_t)&pools);
 }
 

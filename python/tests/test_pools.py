@@ -232,15 +232,36 @@ def test_cupy_keeps_no_default_stream(cupy):
     assert not use._streams
 
 
-def test_limit_stays_when_another_framework_is_used():
+@pytest.mark.parametrize("limit, calls", [
+    ("64MiB", "_pools.start(limit=4 << 20); _pools.start()"),
+    ("4MiB", "fails(ValueError, limit=-1); _pools.start()"),
+    ("4MiB", "fails(RuntimeError, limit=64 << 20, install=refuse); _pools.start()"),
+], ids=["when another framework is used", "after an error", "after a framework refused it"])
+def test_limit_stays(limit, calls):
     program = """
 from gvmem import _pools
-_pools.start(limit=4 << 20)
-_pools.start()
+def refuse(calls):
+    raise RuntimeError(calls)
+def fails(error, **arguments):
+    try:
+        _pools.start(**arguments)
+    except error:
+        return
+    raise AssertionError("no error")
+""" + calls + """
 try:
     _pools.alloc(0, 8 << 20, None)
 except MemoryError:
     print("refused")
 """
-    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "GVMEM_HEAP_LIMIT": "64MiB"}, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "GVMEM_HEAP_LIMIT": limit}, stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "refused\n"
+
+
+@pytest.mark.parametrize("arguments, decay_ms", [({}, 0), ({"decay": 0}, 2**32 - 1), ({"decay": 5}, 5000), ({"decay": 2**40}, 2**32 - 2), ({"decay": 0, "keep": 5}, 0)])
+def test_decay_of_0_is_said(monkeypatch, arguments, decay_ms):
+    said = []
+    monkeypatch.setattr(_pools, "_started", True)
+    monkeypatch.setattr(_pools._gvmem, "pools_start", lambda *options: said.append(options[2:]))
+    _pools.start(**arguments)
+    assert said[-1] == (decay_ms, True)

@@ -146,12 +146,14 @@ static int be_limited_to_nothing(void *how)
 /* After 192 MiB at once, 96 MiB again and again: what is not needed goes, or stays. */
 static int keep_for(void *arg)
 {
-    const bool decays = strcmp(arg, "0") == 0;
+    const bool again = strcmp(arg, "1000000, then 0") == 0, decays = again || strcmp(arg, "0") == 0;
     pool_stats stats;
 
     end_child_after(60);
     CHILD_EXPECT(load_pools());
-    choose((pools_options){.decay_ms = decays ? 0 : 1000000});
+    choose((pools_options){.decay_ms = decays && !again ? 0 : 1000000});
+    if (again)
+        choose((pools_options){.decay_ms = UINT32_MAX}); /* POOLS_DECAY_NONE */
     do {
         for (uint64_t mib = 192, i = 0; i < 20; mib = 96, i++) {
             void *ptr = take(mib << 20, 0, NULL);
@@ -228,6 +230,7 @@ static void options_are_heeded(void **state)
     (void)state;
     assert_int_equal(run_in_child(keep_for, "0", true), 0);
     assert_int_equal(run_in_child(keep_for, "1000000", true), 0);
+    assert_int_equal(run_in_child(keep_for, "1000000, then 0", true), 0);
     assert_int_equal(run_in_child(be_limited, NULL, true), 0);
     assert_int_equal(run_in_child(share_limit, NULL, true), 0);
     assert_int_equal(run_in_child(share_limit_at_once, NULL, true), 0);
