@@ -3,7 +3,7 @@
 
 typedef struct CUevent_st *event;
 
-enum { EVENT_DISABLE_TIMING = 2 };
+enum { EVENT_DISABLE_TIMING = 2, INVALID_HANDLE = 400 };
 
 static gvm_status find_call(const char *name, void *function)
 {
@@ -32,39 +32,78 @@ gvm_status stream_wait(gvm_device *device, gvm_stream stream)
                : gvm_driver_error(result, "cuStreamSynchronize", "waiting for a stream fails");
 }
 
-/* What the second stream is given from now on waits for what the first has now. */
+typedef struct event_calls {
+    int (*create)(event *made, unsigned flags), (*record)(event on, gvm_stream stream),
+        (*wait)(gvm_stream stream, event until, unsigned flags), (*destroy)(event on),
+        (*get_context)(gvm_stream stream, void **context), (*push)(void *context),
+        (*pop)(void **context);
+} event_calls;
+
+static gvm_status find_event_calls(event_calls *c)
+{
+    const struct {
+        const char *name;
+        void *function;
+    } wanted[] = {
+        {"cuEventCreate", &c->create},       {"cuEventRecord", &c->record},
+        {"cuStreamWaitEvent", &c->wait},     {"cuEventDestroy_v2", &c->destroy},
+        {"cuStreamGetCtx", &c->get_context}, {"cuCtxPushCurrent_v2", &c->push},
+        {"cuCtxPopCurrent_v2", &c->pop},
+    };
+    gvm_status status = GVM_OK;
+
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted && status == GVM_OK; i++)
+        status = find_call(wanted[i].name, wanted[i].function);
+    return status;
+}
+
+/* Of the current context, as the stream must be. */
+static int record_event(const event_calls *c, gvm_stream stream, event *out)
+{
+    int result = c->create(out, EVENT_DISABLE_TIMING);
+
+    if (result != 0)
+        return result;
+    result = c->record(*out, stream);
+    if (result != 0)
+        (void)c->destroy(*out);
+    return result;
+}
+
+/* In the stream's own context where that is another one: of another GPU, say. */
+static int record_event_anywhere(const event_calls *c, gvm_stream stream, event *out)
+{
+    int result = record_event(c, stream, out);
+    void *context;
+
+    if (result != INVALID_HANDLE || c->get_context(stream, &context) != 0 || c->push(context) != 0)
+        return result;
+    result = record_event(c, stream, out);
+    (void)c->pop(&context);
+    return result;
+}
+
+/* What the second stream, one of the device, is given from now on waits for what the first has now. */
 gvm_status stream_order(gvm_device *device, gvm_stream first, gvm_stream second)
 {
-    int (*create)(event *, unsigned), (*record)(event, gvm_stream),
-        (*wait)(gvm_stream, event, unsigned), (*destroy)(event);
-    const char *call = "cuEventCreate";
-    event made = NULL;
+    const char *call = "cuEventRecord";
+    event_calls c;
+    event made;
     int result;
-    gvm_status status = find_call(call, &create);
+    gvm_status status = find_event_calls(&c);
 
-    if (status == GVM_OK)
-        status = find_call("cuEventRecord", &record);
-    if (status == GVM_OK)
-        status = find_call("cuStreamWaitEvent", &wait);
-    if (status == GVM_OK)
-        status = find_call("cuEventDestroy_v2", &destroy);
     if (status == GVM_OK)
         status = gvm_device_push_context(device);
     if (status != GVM_OK)
         return status;
-    result = create(&made, EVENT_DISABLE_TIMING);
-    if (result == 0) {
-        call = "cuEventRecord";
-        result = record(made, first);
-    }
+    result = record_event_anywhere(&c, first, &made);
     if (result == 0) {
         call = "cuStreamWaitEvent";
-        result = wait(second, made, 0);
+        result = c.wait(second, made, 0);
+        (void)c.destroy(made); /* the driver keeps it until the streams have passed it */
     }
     if (result != 0)
         status = gvm_driver_error(result, call, "ordering a stream behind another one fails");
-    if (made != NULL)
-        (void)destroy(made); /* the driver keeps it until the streams have passed it */
     gvm_device_pop_context();
     return status;
 }

@@ -110,8 +110,9 @@ class Lent:
 
 
 @pytest.mark.parametrize("lent", [False, True])
-def test_list_is_read_behind_its_stream(rows, streams, lent):  # noqa: F811
-    first, second = streams
+@pytest.mark.parametrize("gpu", [0, 1])
+def test_list_is_read_behind_its_stream(rows, streams, lent, gpu):  # noqa: F811
+    first, second = Stream(gpu), streams[1]
     go = threading.Event()
     with gvmem.Buffer(2 * MIB) as lists:
         numpy.asarray(lists.array("u4", 4))[:] = 0xffffffff  # no region
@@ -129,6 +130,7 @@ def test_list_is_read_behind_its_stream(rows, streams, lent):  # noqa: F811
         first.wait()
         rows.release(lists.array("u4", 1), stream=second)
         second.wait()
+    first.close()
 
 
 def test_list_that_cannot_be_used_is_refused(rows, keeper):
