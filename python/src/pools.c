@@ -269,7 +269,9 @@ static gvm_status find_capture(int device, gvm_stream stream, uint64_t *id)
 
 static bool is_captured(block *b, gvm_stream stream)
 {
-    if (find_capture(b->of->device, stream, &b->capture_id) != GVM_OK)
+    const gvm_status status = find_capture(b->of->device, stream, &b->capture_id);
+
+    if (status != GVM_OK && status != GVM_E_LOST) /* in a context that is lost nothing is captured */
         b->capture_id = UNKNOWN_CAPTURE;
     b->captured = stream;
     return b->capture_id != 0;
@@ -290,9 +292,13 @@ static bool is_used_in_capture(block *b)
 
 static bool has_ended(const block *b)
 {
+    gvm_status status;
     uint64_t id;
 
-    return find_capture(b->of->device, b->captured, &id) == GVM_OK && id != b->capture_id;
+    if (b->capture_id == 0) /* its free failed after the end */
+        return true;
+    status = find_capture(b->of->device, b->captured, &id);
+    return status == GVM_E_LOST || (status == GVM_OK && id != b->capture_id);
 }
 
 /* ---- giving back */
@@ -336,8 +342,11 @@ static gvm_status free_in_heap(block *b)
     /* When the capture has ended its streams may be gone. What was taken in it stays the graph's. */
     if (b->is_unordered && is_used_in_capture(b))
         return is_of_no_stream(b) ? free_after_all_work(b) : GVM_OK;
-    if (b->used_count > 0)
-        return gvm_heap_free_after(b->heap, b->address, b->used, b->used_count);
+    if (b->used_count > 0) {
+        const gvm_status status = gvm_heap_free_after(b->heap, b->address, b->used, b->used_count);
+
+        return status == GVM_E_LOST ? free_after_all_work(b) : status;
+    }
     if (is_of_no_stream(b))
         return free_after_all_work(b);
     /* One of a stream stays that stream's. In a capture nothing may be recorded. */
@@ -365,8 +374,9 @@ static void add_late(block *b)
     pthread_mutex_unlock(&pools_lock);
 }
 
-/* A block that is no longer in the table. */
-static gvm_status give(block *b)
+/* A block that is no longer in the table. Where that fails it is there again, and the caller's; one that is late, whose free has
+ * succeeded, stays late. */
+static gvm_status give(block *b, bool is_late)
 {
     const int device = b->of->device;
     gvm_status status;
@@ -377,7 +387,11 @@ static gvm_status give(block *b)
         return GVM_OK;
     }
     status = free_in_heap(b);
-    if (status != GVM_OK) { /* it is there still, and the caller's */
+    if (status != GVM_OK && is_late) {
+        add_late(b);
+        return status;
+    }
+    if (status != GVM_OK) {
         note_block(&pools_devices[device], b, GVM_OK);
         pools_trace_event('a', b->address, b->bytes, b->stream);
         return status;
@@ -414,7 +428,7 @@ void pools_give_late(void)
     while (ended != NULL) {
         block *next = ended->next;
 
-        (void)give(ended);
+        (void)give(ended, true);
         ended = next;
     }
 }
@@ -590,7 +604,7 @@ static int pool_free(void *address)
     if (b == NULL)
         return (int)unknown_block(address);
     pools_give_late();
-    return (int)give(b);
+    return (int)give(b, false);
 }
 
 static gvm_status add_use_locked(block *b, gvm_stream stream)
