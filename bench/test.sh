@@ -12,6 +12,19 @@ clean_up() {
 # shellcheck source=tests/lib/program.sh
 . "$here/../tests/lib/program.sh"
 
+# bench-NAME.py with a server of its own and these options: $folder/record. Left out where there is no PostgreSQL or no NumPy.
+measure_sql() {
+    name=$1
+    shift
+    build=$(cd "$(dirname "$program")/.." && pwd)
+    [ -z "$(BUILD=$build "$here/../scripts/pg-server.sh" why-not)" ] || exit 77
+    for python in python3 /usr/bin/python3 ''; do
+        [ -n "$python" ] || exit 77
+        ! "$python" -c 'import numpy' 2>/dev/null || break
+    done
+    PYTHONDONTWRITEBYTECODE=1 "$python" "$here/bench-$name.py" "$@" -o "$folder/record" "$build" >"$folder/out" 2>"$folder/err" || fail "bench-$name.py fails"
+}
+
 case $2 in
 usage)
     for arguments in --help 'policy --help'; do
@@ -268,13 +281,7 @@ EOF
 partitions) # tables over two GPUs, by NumPy: answers are right and computed by both (exit status), and all figures are there
     [ "${GVMEM_DRIVER:-}" = soft ] || exit 77
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-devices=2,memory=512MiB,sms=1,instance=bench-$$}"
-    build=$(cd "$(dirname "$program")/.." && pwd)
-    [ -z "$(BUILD=$build "$here/../scripts/pg-server.sh" why-not)" ] || exit 77
-    for python in python3 /usr/bin/python3 ''; do
-        [ -n "$python" ] || exit 77
-        ! "$python" -c 'import numpy' 2>/dev/null || break
-    done
-    PYTHONDONTWRITEBYTECODE=1 "$python" "$here/bench-partitions.py" --quick -n 4000 -p 4 -r 2 -o "$folder/record" "$build" >"$folder/out" 2>"$folder/err" || fail 'bench-partitions.py fails'
+    measure_sql partitions --quick -n 4000 -p 4 -r 2
     python3 - "$folder/record" <<'EOF' || fail 'figures of partitions are missing'
 import json, sys
 record = json.load(open(sys.argv[1]))
@@ -290,13 +297,7 @@ EOF
 fingerprints) # by NumPy: what the GPU and the others that are here find is right (exit status), and all figures are there
     [ "${GVMEM_DRIVER:-}" = soft ] || exit 77
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=2,instance=bench-$$}"
-    build=$(cd "$(dirname "$program")/.." && pwd)
-    [ -z "$(BUILD=$build "$here/../scripts/pg-server.sh" why-not)" ] || exit 77
-    for python in python3 /usr/bin/python3 ''; do
-        [ -n "$python" ] || exit 77
-        ! "$python" -c 'import numpy' 2>/dev/null || break
-    done
-    PYTHONDONTWRITEBYTECODE=1 "$python" "$here/bench-fingerprints.py" -n 500 -r 1 -o "$folder/record" "$build" >"$folder/out" 2>"$folder/err" || fail 'bench-fingerprints.py fails'
+    measure_sql fingerprints -n 500 -r 1
     python3 - "$folder/record" <<'EOF' || fail 'figures of fingerprints are missing'
 import json, sys
 record = json.load(open(sys.argv[1]))
@@ -306,6 +307,20 @@ assert [name for way, name in figures if way == 'gstore'] == names, figures
 assert all(f['rows'] == 500 and f['median'] > 0 for f in figures.values()), figures
 assert ('FPSim2', names[2]) in figures or record['fpsim2'] is None, record
 assert ('rdkit', names[1]) in figures or not record['cartridge'], record
+EOF
+    ;;
+costs) # constants follow from the times: each is there, and each plan that the planner chose was timed
+    [ "${GVMEM_DRIVER:-}" = soft ] || exit 77
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=2,instance=bench-$$}"
+    measure_sql costs -n 1000 -r 1
+    python3 - "$folder/record" <<'EOF' || fail 'figures of costs are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+figures, names = record['figures'], {'startup', 'instruction', 'group', 'probe', 'page'}
+assert set(record['constants']) == set(record['fitted']) == names and record['constants']['startup'] > 0, record['constants']
+assert {f['rows'] for f in figures} == {1, 1000} and len({f['name'] for f in figures}) >= 10, figures
+assert all(f['local_cost'] > 0 and min(f['median'][way] for way in {'local', 'GPU', f['choice']}) > 0 for f in figures), figures
+assert all(0 <= found['wrong'] <= found['of'] == len(figures) and found['worst'] >= 1 for found in record['outcomes'].values()), record['outcomes']
 EOF
     ;;
 python-models) # by NumPy, on the software GPU: every swap moved the model, nobody read wrong bytes (exit status), and hits are counted rightly

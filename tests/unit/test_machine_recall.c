@@ -186,36 +186,51 @@ static void object_that_is_large_and_has_nowhere_to_go_does_not_hide_others_from
     end_fixture(&w);
 }
 
+/* The second device lends to /x and /v. /v is leased, and first among those that a recall looks at, with more openings than
+ * it looks at: /v. */
+static keep_object *start_with_many_openings(fixture *w, actor **a, uint32_t *x, uint32_t *v)
+{
+    keep_object *many;
+
+    start_lending(w, 4, 8, 8);
+    *a = join(w, 1);
+    assert_int_equal(create(w, *a, "/x", 6, 0, x), GVM_OK);
+    acquire(w, *a, *x, GVM_LEASE_READ); /* so that it stays */
+    assert_int_equal(create(w, *a, "/v", 2, 0, v), GVM_OK);
+    acquire(w, *a, *v, GVM_LEASE_READ);
+    give(w, *a, *x, GVM_LEASE_READ);
+    check_places(w, *a, *x, 4, 2, 0);
+    check_places(w, *a, *v, 0, 2, 0);
+    many = w->machine->borrowers;
+    assert_string_equal(many->name, "/v");
+    w->unchecked = true;
+    many->opening_count += KEEP_LOOKS_MAX;
+    return many;
+}
+
+/* What /x had of the second device has gone to the host, after some looks. */
+static void check_recalled(fixture *w, actor *a, uint32_t x, uint32_t v, keep_object *many)
+{
+    for (int i = 0; i < 8; i++) /* a look takes several */
+        tick(w, 200);
+    many->opening_count -= KEEP_LOOKS_MAX;
+    w->unchecked = false;
+    check_places(w, a, x, 4, 0, 2);
+    check_places(w, a, v, 0, 2, 0);
+}
+
 static void object_with_many_openings_does_not_hide_others_from_a_recall(void **state)
 {
     fixture w;
     actor *a;
     keep_object *many;
-    uint32_t x = 0, y = 0, v = 0, openings;
+    uint32_t x = 0, y = 0, v = 0;
 
     (void)state;
-    start_lending(&w, 4, 8, 8);
-    a = join(&w, 1);
-    assert_int_equal(create(&w, a, "/x", 6, 0, &x), GVM_OK);
-    acquire(&w, a, x, GVM_LEASE_READ); /* so that it stays */
-    assert_int_equal(create(&w, a, "/v", 2, 0, &v), GVM_OK);
-    acquire(&w, a, v, GVM_LEASE_READ);
-    give(&w, a, x, GVM_LEASE_READ);
-    check_places(&w, a, x, 4, 2, 0);
-    check_places(&w, a, v, 0, 2, 0);
-    many = w.machine->borrowers;
-    assert_string_equal(many->name, "/v");
-    openings = many->opening_count;
-    w.unchecked = true;
-    many->opening_count += KEEP_LOOKS_MAX;
+    many = start_with_many_openings(&w, &a, &x, &v);
     assert_int_equal(create_on_second(&w, a, "/y", 6, &y), GVM_OK);
-    for (int i = 0; i < 8; i++) /* a look takes several */
-        tick(&w, 200);
-    many->opening_count = openings;
-    w.unchecked = false;
+    check_recalled(&w, a, x, v, many);
     check_places(&w, a, y, 6, 0, 0);
-    check_places(&w, a, x, 4, 0, 2);
-    check_places(&w, a, v, 0, 2, 0);
     end_fixture(&w);
 }
 
@@ -225,27 +240,12 @@ static void object_with_many_openings_does_not_hide_others_from_a_lower_budget(v
     fixture w;
     actor *a;
     keep_object *many;
-    uint32_t x = 0, v = 0, openings;
+    uint32_t x = 0, v = 0;
 
     (void)state;
-    start_lending(&w, 4, 8, 8);
-    a = join(&w, 1);
-    assert_int_equal(create(&w, a, "/x", 6, 0, &x), GVM_OK);
-    acquire(&w, a, x, GVM_LEASE_READ);
-    assert_int_equal(create(&w, a, "/v", 2, 0, &v), GVM_OK);
-    acquire(&w, a, v, GVM_LEASE_READ);
-    give(&w, a, x, GVM_LEASE_READ);
-    many = w.machine->borrowers;
-    openings = many->opening_count;
-    w.unchecked = true;
-    many->opening_count += KEEP_LOOKS_MAX;
+    many = start_with_many_openings(&w, &a, &x, &v);
     gvmi_machine_driver_memory(w.machine, 1, CHUNK, 8 * CHUNK, 2 * CHUNK);
-    for (int i = 0; i < 8; i++)
-        tick(&w, 200);
-    many->opening_count = openings;
-    w.unchecked = false;
-    check_places(&w, a, x, 4, 0, 2);
-    check_places(&w, a, v, 0, 2, 0);
+    check_recalled(&w, a, x, v, many);
     end_fixture(&w);
 }
 
