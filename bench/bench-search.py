@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Measures exact search by gstore_fdw on the GPU, end to end through SQL, beside the same rows in a heap table, and PyTorch and CuPy where they are.
 
-usage: bench-search.py [-n ROWS] [-k HEAP-ROWS] [-r REPETITIONS] [-o FILE] [BUILD-FOLDER]
+usage: bench-search.py [-n ROWS] [-k HEAP-ROWS] [-r REPETITIONS] [-t TABLES] [-o FILE] [BUILD-FOLDER]
 
-Rows are vectors of 768 float32, and fingerprints of 1024 bits. What each statement finds is compared with float64 on the CPU. PyTorch has the norms of
-its rows beforehand, and its times end when the result is in host memory; for many vectors at once it has the rows in half precision.
+Rows are vectors of 768 float32, the same as halfvec where pgvector has it, and fingerprints of 1024 bits. What each statement finds is compared with
+float64 on the CPU. PyTorch has the norms of its rows beforehand, and its times end when the result is in host memory; for many vectors at once it has
+the rows in half precision.
 """
 import statistics
 import sys
@@ -23,7 +24,11 @@ except ImportError:
     cupy = torch = None
 
 LENGTH, BITS, PART, MANY, NEAREST = 768, 1024, 1_000_000, 1000, 10
-BASE = 16  # rows of part i are those of part 0 times (BASE + i) / BASE, which float32 has exactly: values of part 0 have 11 bits
+NEAREST_OF = {"vectors": f"nearest of {LENGTH} float32", "halves": f"nearest of {LENGTH} float16", "prints": f"nearest of {BITS} bits, Jaccard"}
+MANY_OF = {"vectors": f"{MANY} vectors at once", "halves": f"{MANY} vectors of float16 at once", "prints": f"{MANY} fingerprints at once"}
+OPERATORS = {"vectors": "<->", "halves": "<->", "prints": "<%>"}
+HALFVEC = "SELECT 1 FROM pg_available_extensions WHERE name = 'vector' AND string_to_array(default_version, '.')::int[] >= '{0,7}';"
+TYPES = {"vectors": "real[]", "halves": f"halfvec({LENGTH})", "prints": f"bit({BITS})"}
 
 POPCOUNT = r"""
 extern "C" __global__ void jaccard(const unsigned long long *rows, const unsigned long long *query, long long count, float *out) {
@@ -40,7 +45,7 @@ extern "C" __global__ void jaccard(const unsigned long long *rows, const unsigne
 
 
 class Rows:
-    """What the tables hold; the distances of all rows, in float64."""
+    """What the tables hold; the distances of all rows, in float64. Vectors have values that float16 has; those of part i are of part 0, turned by i places."""
 
     def __init__(self, count):
         rng = numpy.random.default_rng(1)
@@ -55,23 +60,17 @@ class Rows:
     def blocks(self):
         return (self.base[first : first + 50_000].astype(numpy.float64) for first in range(0, len(self.base), 50_000))
 
-    def factor(self, first):
-        return (BASE + first // PART) / BASE
-
     def make_vectors(self, rows, first):
-        return [numpy.arange(first, first + rows), self.tags[first : first + rows], self.base[:rows] * numpy.float32(self.factor(first))]
+        return [numpy.arange(first, first + rows), self.tags[first : first + rows], numpy.roll(self.base[:rows], first // PART, axis=1)]
 
     def make_prints(self, rows, first):
-        return [numpy.arange(first, first + rows), self.prints[first : first + rows]]
+        return [numpy.arange(first, first + rows), self.tags[first : first + rows], self.prints[first : first + rows]]
 
     def euclidean(self, vector):
         vector = vector.astype(numpy.float64)
-        products = numpy.concatenate([part @ vector for part in self.blocks()])
-        parts = []
-        for first in range(0, self.count, PART):
-            rows, factor = min(PART, self.count - first), self.factor(first)
-            parts.append(factor * factor * self.norms[:rows] - 2 * factor * products[:rows] + vector @ vector)
-        return numpy.sqrt(numpy.maximum(numpy.concatenate(parts), 0))
+        turned = numpy.stack([numpy.roll(vector, -part) for part in range(-(-self.count // PART))], axis=1)
+        squares = self.norms[:, None] - 2 * numpy.concatenate([part @ turned for part in self.blocks()]) + vector @ vector
+        return numpy.sqrt(numpy.maximum(squares, 0)).T.ravel()[: self.count]
 
     def jaccard(self, row):
         ones = numpy.array([bin(i).count("1") for i in range(1 << 16)], numpy.uint8)
@@ -79,12 +78,11 @@ class Rows:
         return 1 - both / any_
 
 
-def literal(vector):
-    return "'{" + ",".join(map(repr, map(float, vector))) + "}'::real[]"
-
-
-def bits(row):
-    return "B'" + "".join(f"{byte:08b}" for byte in row) + "'"
+def text_of(table, row):
+    """As PostgreSQL reads it."""
+    if table == "prints":
+        return "".join(f"{byte:08b}" for byte in row)
+    return ("{%s}" if table == "vectors" else "[%s]") % ",".join(map(repr, map(float, row)))
 
 
 def check(name, found, distances, among=None):
@@ -116,14 +114,15 @@ class Torch:
         self.jaccard = cupy.RawKernel(POPCOUNT, "jaccard")
 
     def fill(self, kind):
-        parts = [self.rows.make_vectors(min(PART, self.rows.count - first), first)[2] for first in range(0, self.rows.count, PART)]
+        self.vectors = None
         self.vectors = torch.empty((self.rows.count, LENGTH), dtype=kind, device="cuda")
-        for i, part in enumerate(parts):
-            self.vectors[i * PART : i * PART + len(part)] = torch.from_numpy(part).cuda().to(kind)
+        for first in range(0, self.rows.count, PART):
+            part = self.rows.make_vectors(min(PART, self.rows.count - first), first)[2]
+            self.vectors[first : first + len(part)] = torch.from_numpy(part).cuda().to(kind)
         self.norms = torch.cat([block.float().square().sum(1) for block in self.vectors.split(PART)])
 
     def nearest(self, vector):
-        query = torch.from_numpy(vector).cuda()
+        query = torch.from_numpy(vector).cuda().to(self.vectors.dtype)
         return torch.topk(self.norms - 2 * (self.vectors @ query), NEAREST, largest=False)[1].cpu()
 
     def nearest_to_many(self, vectors):
@@ -155,65 +154,68 @@ class Bench:
         self.figures.append({"name": name, "way": way, "unit": "ms", "rows": rows, "median": statistics.median(samples), "samples": samples})
         print(f"{name:50} {way:8} {rows:10} rows {statistics.median(samples):12.3f} ms", flush=True)
 
+    def distances(self, table, i):
+        """Of all rows from the vector i, or the fingerprint i."""
+        return self.rows.jaccard(i) if table == "prints" else self.rows.euclidean(self.rows.vectors[i])
+
+    def query_row(self, table, i):
+        return text_of(table, (self.rows.prints if table == "prints" else self.rows.vectors)[i])
+
     def statement(self, name, query, distances, among=None):
         check(name, self.ways.server.psql(query.replace("@", "gstore") + ";")[1], distances, among)
         for way, count in (("gstore", self.rows.count), ("heap", min(self.ways.heap_rows, self.rows.count))):
             self.add(name, way, count, lambda way=way: self.ways.measure(way, query))
 
-    def one(self):
-        vector, distances = self.rows.vectors[0], self.rows.euclidean(self.rows.vectors[0])
-        distance = f"e <-> {literal(vector)}"
-        query = "SELECT id, {0} FROM @vectors {1} ORDER BY {0} LIMIT 10"
-        self.statement("nearest of 768 float32", query.format(distance, ""), distances)
+    def one(self, table):
+        distance = f"e {OPERATORS[table]} '{self.query_row(table, 1)}'::{TYPES[table]}"
+        query, distances = f"SELECT id, {distance} FROM @{table} %s ORDER BY {distance} LIMIT {NEAREST}", self.distances(table, 1)
+        self.statement(NEAREST_OF[table], query % "", distances)
         for share in (1, 10, 50):
-            self.statement(f"the same, of {share} % of the rows", query.format(distance, f"WHERE tag < {share}"), distances, self.rows.tags < share)
-        print_ = f"f <%> {bits(self.rows.prints[1])}"
-        self.statement("nearest of 1024 bits, Jaccard", f"SELECT id, {print_} FROM @prints ORDER BY {print_} LIMIT 10", self.rows.jaccard(1))
+            name = f"{NEAREST_OF[table]}, of {share} % of the rows"
+            self.statement(name, query % f"WHERE tag < {share}", distances, self.rows.tags < share)
 
-    def many(self):
-        """gstore_search(), by tables of vectors in the heap."""
-        self.ways.server.psql(f"CREATE TABLE many (i int, e real[], f bit({BITS}));")
-        lines = "\n".join(f"{i}\t{literal(vector)[1:-9]}\t{bits(self.rows.prints[i])[2:-1]}" for i, vector in enumerate(self.rows.vectors))
-        self.ways.server.psql(f"COPY many FROM STDIN;\n{lines}\n\\.\n")
-        for name, table, column, operator, distances in (
-            (f"{MANY} vectors at once", "vectors", "e", "<->", lambda i: self.rows.euclidean(self.rows.vectors[i])),
-            (f"{MANY} fingerprints at once", "prints", "f", "<%>", self.rows.jaccard),
-        ):
-            query = f"FROM gstore_search(NULL::gstore{table}, '{column}', (SELECT array_agg({column} ORDER BY i) FROM many), {NEAREST}, '{operator}')"
-            for i in (1, MANY // 2, MANY):
-                check(name, self.ways.server.psql(f"SELECT (r).id, distance {query} WHERE query = {i} ORDER BY distance;")[1], distances(i - 1))
-            self.add(name, "gstore", self.rows.count, lambda query=query: self.ways.server.psql(f"SELECT count(*) {query};")[0][0])
+    def many(self, table):
+        """gstore_search(), by a table of vectors in the heap."""
+        lines = "\n".join(f"{i}\t{self.query_row(table, i)}" for i in range(MANY))
+        self.ways.server.psql(f"CREATE TABLE many_{table} (i int, e {TYPES[table]});\nCOPY many_{table} FROM STDIN;\n{lines}\n\\.\n")
+        query = f"FROM gstore_search(NULL::gstore{table}, 'e', (SELECT array_agg(e ORDER BY i) FROM many_{table}), {NEAREST}, '{OPERATORS[table]}')"
+        for i in (1, MANY // 2, MANY):
+            check(MANY_OF[table], self.ways.server.psql(f"SELECT (r).id, distance {query} WHERE query = {i} ORDER BY distance;")[1], self.distances(table, i - 1))
+        self.add(MANY_OF[table], "gstore", self.rows.count, lambda: self.ways.server.psql(f"SELECT count(*) {query};")[0][0])
 
-    def beside(self):
+    def beside(self, tables):
         if torch is None or not torch.cuda.is_available():
             return
         other = Torch(self.rows)
-        other.fill(torch.float32)
-        self.add("nearest of 768 float32", "torch", self.rows.count, lambda: timed(lambda: other.nearest(self.rows.vectors[0])))
-        self.add("nearest of 1024 bits, Jaccard", "cupy", self.rows.count, lambda: timed(lambda: other.nearest_print(1)))
-        other.vectors = None
-        other.fill(torch.float16)
-        self.add(f"{MANY} vectors at once", "torch", self.rows.count, lambda: timed(lambda: other.nearest_to_many(self.rows.vectors)))
+        if "prints" in tables:
+            self.add(NEAREST_OF["prints"], "cupy", self.rows.count, lambda: timed(lambda: other.nearest_print(1)))
+        for table, kind in (("vectors", torch.float32), ("halves", torch.float16)):
+            other.fill(kind)
+            if table in tables:
+                self.add(NEAREST_OF[table], "torch", self.rows.count, lambda: timed(lambda: other.nearest(self.rows.vectors[1])))
+        self.add(MANY_OF["vectors"], "torch", self.rows.count, lambda: timed(lambda: other.nearest_to_many(self.rows.vectors)))
 
 
 def main():
-    arguments = sql_ways.parse(__doc__, 100_000)
+    arguments = sql_ways.parse(__doc__, 100_000, tables=list(TYPES))
     rows = Rows(arguments.rows)
     heap_rows = min(arguments.heap_rows, arguments.rows)
-    tables = {
-        "vectors": sql_ways.Table(rows.count, [("id", "int4", "i4"), ("tag", "int4", "i4"), ("e", "real[]", ("f4", LENGTH))], rows.make_vectors, True, PART),
-        "prints": sql_ways.Table(rows.count, [("id", "int4", "i4"), ("f", f"bit({BITS})", ("u1", BITS // 8))], rows.make_prints, True, PART),
-    }
+    kinds = {"vectors": ("f4", LENGTH), "halves": ("f2", LENGTH), "prints": ("u1", BITS // 8)}
     server = sql_ways.start(arguments.build)
     ways = sql_ways.Ways(server, heap_rows)
     try:
-        server.psql("CREATE EXTENSION gstore_fdw; CREATE EXTENSION gstore_fdw_bit;")
-        for name, table in tables.items():
-            ways.load_table(name, table)
+        has_halfvec = server.psql(HALFVEC)[1]
+        server.psql(f"CREATE EXTENSION gstore_fdw; CREATE EXTENSION {'vector' if has_halfvec else 'gstore_fdw_bit'};")
+        if "halves" in arguments.tables and not has_halfvec:
+            arguments.tables.remove("halves")
+            print("without halfvec, which pgvector has from 0.7 on")
         bench = Bench(ways, rows, arguments.repetitions)
-        bench.one()
-        bench.many()
-        bench.beside()
+        for name in arguments.tables:
+            columns = [("id", "int4", "i4"), ("tag", "int4", "i4"), ("e", TYPES[name], kinds[name])]
+            ways.load_table(name, sql_ways.Table(rows.count, columns, rows.make_prints if name == "prints" else rows.make_vectors, True, PART))
+            bench.one(name)
+            bench.many(name)
+        bench.beside(arguments.tables)
         _, devices = server.psql("SELECT device_name FROM gstore_fdw_keeper_info ORDER BY device;")
     finally:
         server.stop()

@@ -38,7 +38,7 @@ SECONDS = 1  # of a run of pgbench, about; 0: each client has one statement
 class Table:
     """Columns are (name, PostgreSQL's type, numpy's type); make(rows) returns their values. The heap has a part of a table that is large.
 
-    A numpy type of (uint8 or float32, n) is a column of one length. With `part` so many rows are made and loaded at a time, by make(rows, first).
+    A numpy type of (uint8, float16 or float32, n) is a column of one length. With `part` so many rows are made and loaded at a time, by make(rows, first).
     """
 
     def __init__(self, rows, columns, make, large=False, part=None):
@@ -62,7 +62,7 @@ def arrow_field(name, kind):
     if kind.shape:
         return arrow.field(name, 16, arrow.table(arrow.inline("<i", kind.shape[0])), [arrow_field("item", kind.base)])
     if numpy.issubdtype(kind, numpy.floating):
-        return arrow.field(name, 3, arrow.table(arrow.inline("<h", {4: 1, 8: 2}[kind.itemsize])))
+        return arrow.field(name, 3, arrow.table(arrow.inline("<h", {2: 0, 4: 1, 8: 2}[kind.itemsize])))
     return arrow.field(name, 2, arrow.table(arrow.inline("<i", 8 * kind.itemsize), arrow.inline("<?", True)))
 
 
@@ -198,13 +198,16 @@ def report(rows, heap_rows, samples, floor, queries, plans):
     return figures
 
 
-def parse(description, rows):
+def parse(description, rows, tables=None):
+    """The benchmark's arguments; tables: those that it has, of which some can be chosen."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--rows", type=int, default=rows)
     parser.add_argument("-k", "--heap-rows", type=int, default=1_000_000)
     parser.add_argument("-r", "--repetitions", type=int, default=3)
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("build", nargs="?", type=Path, default=ROOT / "build")
+    if tables:
+        parser.add_argument("-t", "--tables", type=lambda names: [name for name in tables if name in names.split(",")], default=tables, help=",".join(tables))
     return parser.parse_args()
 
 
@@ -217,8 +220,9 @@ def start(build, settings=()):
 def write_record(benchmark, arguments, heap_rows, **more):
     if not arguments.output:
         return
+    tables = f" -t {','.join(arguments.tables)}" if "tables" in arguments else ""
     record = {
-        "benchmark": benchmark, "command": f"bench/bench-{benchmark}.py -n {arguments.rows} -k {heap_rows} -r {arguments.repetitions}",
+        "benchmark": benchmark, "command": f"bench/bench-{benchmark}.py -n {arguments.rows} -k {heap_rows} -r {arguments.repetitions}{tables}",
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "host": {"machine": platform.machine(), "cpus": os.cpu_count(), "kernel": platform.release()}, **more,
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,7 @@ set_run_path() { # FOLDER-OF-LIBRARIES PROGRAM...: also for what the libraries t
     done
 }
 
+# shellcheck disable=SC2046,SC2086 # lists of programs' paths
 pack() {
     command -v patchelf >/dev/null || give_up 'needs patchelf: install the package of this name'
     pg_config=$("${PG_CONFIG:-pg_config}" --bindir)/pg_config # not a script in front of it
@@ -49,7 +50,8 @@ pack() {
     umask 022
     root=$work/postgres
     mkdir -p "$root$bin" "$root$libs" "$root$share" "$root$headers" "$root$libs/needed"
-    for program in pg_config $("$here/pg-server.sh" programs); do cp -L "$bin/$program" "$root$bin/"; done
+    originals=$(printf "$bin/%s " pg_config $("$here/pg-server.sh" programs))
+    cp -L $originals "$root$bin/"
     cp -a "$libs/." "$root$libs/"
     cp -a "$headers/." "$root$headers/"
     cp -a "$share/." "$root$share/"
@@ -57,12 +59,13 @@ pack() {
     (cd "$root$libs" && rm -rf bitcode llvmjit* plperl* plpython* pltcl* ./*_plperl* ./*_plpython* gstore_fdw* pg_strom* plcuda*)
     rm -rf "$root$share/man" "$root$share"/extension/gstore_fdw* "$root$share"/extension/pg_strom* "$root$share"/extension/plcuda*
 
-    libraries_of "$root$bin"/* "$root$libs"/*.so "$root$libs"/pgxs/src/test/*/* | while read -r library; do
+    # Those of the originals: libraries may be found from where a program is.
+    libraries_of $originals "$libs"/*.so "$libs"/pgxs/src/test/*/* | while read -r library; do
         cp -L "$library" "$root$libs/needed/"
     done
     set_run_path "$root$libs/needed" "$root$bin"/* "$root$libs"/pgxs/src/test/isolation/isolationtester
     # Of a library with a run path of its own, PostgreSQL's does not hold for what it wants.
-    for library in "$root$libs"/needed/*; do
+    for library in "$root$libs"/needed/* "$root$libs"/*.so; do
         [ -z "$(patchelf --print-rpath "$library")" ] || set_run_path "$root$libs/needed" "$library"
     done
     chmod -R a+rX "$root"

@@ -139,6 +139,9 @@ bool fixture_reattach(fixture *w, unsigned needs);
 /* Are the bytes of the buffer (and of the import) what they were made? */
 bool fixture_intact(fixture *w);
 
+/* Whether this program can call what kernels call: their memory is the host's, so on the software GPU. */
+bool runs_device_functions(fixture *w);
+
 /* The handle of memory of another process, for gvm_ipc_open(); NULL while none was given. */
 extern const gvm_ipc_handle *foreign_handle;
 

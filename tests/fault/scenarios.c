@@ -44,6 +44,13 @@ static bool fill_chunk(gvm_buffer *buffer, uint64_t chunk)
     return gvm_buffer_fill(buffer, chunk * CHUNK, CHUNK, &pattern, 1) == GVM_OK;
 }
 
+bool runs_device_functions(fixture *w)
+{
+    gvm_device_info info = {.struct_size = sizeof info};
+
+    return gvm_device_get_info(w->device, &info) == GVM_OK && info.software;
+}
+
 bool fixture_intact(fixture *w)
 {
     if (w->heap != NULL && gvm_heap_check(w->heap) != GVM_OK)

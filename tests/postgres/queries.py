@@ -634,8 +634,8 @@ def error_of_all_rows(connection, query):
 
 
 def is_of_plan(error, query):
-    """An error of a value (class 22) in a join: PostgreSQL evaluates no condition on one side if it has found the other side empty, which some plans do first."""
-    return error.startswith("22") and bool(re.search(" JOIN |EXISTS", query))
+    """An error of a value (class 22; NaN has 0A000) in a join: PostgreSQL evaluates no condition on one side if it has found the other side empty, which some plans do first."""
+    return error.startswith(("22", "0A000 cannot convert")) and bool(re.search(" JOIN |EXISTS", query))
 
 
 def error_of_planning(connection, text):
