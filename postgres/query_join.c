@@ -46,11 +46,12 @@ static void gstoreGetForeignJoinPaths(PlannerInfo *root, RelOptInfo *joined, Rel
 
 /* ---- relations */
 
+/* PostgreSQL plans no scan of one that it has proven to have no rows: nothing of it is known. */
 static bool
-is_table(PlannerInfo *root, const RelOptInfo *rel)
+is_table(PlannerInfo *root, RelOptInfo *rel)
 {
 	return IS_SIMPLE_REL(rel) && rel->rtekind == RTE_RELATION && rel->fdwroutine != NULL &&
-		rel->fdwroutine->GetForeignJoinPaths == gstoreGetForeignJoinPaths &&
+		rel->fdwroutine->GetForeignJoinPaths == gstoreGetForeignJoinPaths && !IS_DUMMY_REL(rel) &&
 		!root->simple_rte_array[rel->relid]->inh && bms_is_empty(rel->lateral_relids);
 }
 

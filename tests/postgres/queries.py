@@ -26,7 +26,7 @@ GROUPS = 10  # lines of TAP
 ON_GPU_LEAST = 0.7
 ANALYZED = 0.1  # of the queries: whether the GPU has computed, and not only the plan says so
 WEIGHED = 0.2  # of the queries: also with costs, by which the planner dismisses some of its paths on the GPU
-SETTINGS = ("autovacuum=off", "max_parallel_workers_per_gather=0", "gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0", "cpu_tuple_cost=0.0001", "enable_sort=off", "enable_partitionwise_aggregate=on", "jit=off")
+SETTINGS = ("autovacuum=off", "max_parallel_workers_per_gather=0", "gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0", "cpu_tuple_cost=0.0001", "enable_sort=off", "enable_partitionwise_aggregate=on", "jit=off", "constraint_exclusion=on")
 
 # name: (type, how values are drawn). Those that end in _s are small, so that most arithmetic raises no error.
 INTEGERS = {"smallint": 15, "integer": 31, "bigint": 63}

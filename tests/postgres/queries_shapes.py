@@ -143,6 +143,8 @@ class Shapes:
         if depth > 0 and choice < 0.27:
             return f"NOT ({self.condition(scope, depth - 1)})"
         text, kind = self.expression(scope, depth)
+        if depth > 0 and choice < 0.3:  # which no row meets
+            return f"({text} = {self.literal(kind)} AND {text} IS NULL)"
         if choice < 0.4:
             return f"({text} IS {rng.choice(('', 'NOT '))}NULL)"
         if choice < 0.5:

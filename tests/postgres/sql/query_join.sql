@@ -54,6 +54,18 @@ SELECT same_join('SELECT name, count(*) FROM f@ f JOIN a@ a ON f.k = a.k WHERE E
 -- Tables without rows, conditions that no row meets.
 SELECT same_join('SELECT count(*), sum(e.v) FROM f@ f JOIN e@ e ON f.k = e.k'), same_join('SELECT count(*), sum(e.v) FROM f@ f LEFT JOIN e@ e ON f.k = e.k'), same_join('SELECT count(*) FROM f@ f WHERE NOT EXISTS (SELECT FROM e@ e WHERE f.k = e.k)');
 SELECT same_join('SELECT name, count(*) FROM e@ f JOIN a@ a ON f.k = a.k GROUP BY name'), same_join('SELECT count(*) FROM f@ f JOIN a@ a ON f.k = a.k WHERE a.name > 100'), same_join('SELECT count(*) FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x > 1000');
+-- Tables that PostgreSQL has proven to have no rows.
+SET constraint_exclusion = on;
+SELECT same_join('SELECT count(*), sum(x) FROM f@ f WHERE x > 5 AND x < 3'), same_join('SELECT k, count(*) FROM f@ f WHERE x > 5 AND x < 3 GROUP BY k ORDER BY k LIMIT 3'), same_join('SELECT DISTINCT k FROM f@ f WHERE x > 5 AND x < 3');
+SELECT same_join('SELECT count(*), count(a.k), sum(x) FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND a.name > 5 AND a.name < 3'), same_join('SELECT count(*) FROM f@ f WHERE NOT EXISTS (SELECT FROM a@ a WHERE f.k = a.k AND a.name > 5 AND a.name < 3)'), same_join('SELECT name, count(*) FROM f@ f JOIN a@ a ON f.k = a.k WHERE a.name > 5 AND a.name < 3 GROUP BY name');
+SELECT same_join('SELECT count(*) FROM f@ f LEFT JOIN a@ a ON f.k = a.k WHERE x > 5 AND x < 3'), same_join('SELECT count(*), count(c.q), sum(name) FROM f@ f JOIN a@ a ON f.k = a.k LEFT JOIN c@ c ON f.d = c.d AND c.q > 5 AND c.q < 3');
+SELECT count(*), count(a.k) FROM f_h f LEFT JOIN a_g a ON f.k = a.k AND a.name > 5 AND a.name < 3;
+SET gstore_fdw.gpu_startup_cost = -1;
+SET gstore_fdw.gpu_instruction_cost = -1;
+EXPLAIN (COSTS OFF) SELECT k, count(*) FROM f_g WHERE x > 5 AND x < 3 GROUP BY k;
+SET gstore_fdw.gpu_startup_cost = 0;
+SET gstore_fdw.gpu_instruction_cost = 0;
+RESET constraint_exclusion;
 -- A chain of eight.
 SELECT same_join('SELECT count(*), sum(f.x), sum(a1.name + a2.name * a3.name - a4.name), max(a8.w) FROM f@ f JOIN a@ a1 ON f.k = a1.k JOIN a@ a2 ON f.k2 = a2.k JOIN a@ a3 ON a1.name = a3.k JOIN a@ a4 ON a2.name = a4.k
     JOIN a@ a5 ON a3.name = a5.k JOIN a@ a6 ON a4.name = a6.k JOIN a@ a7 ON a5.name = a7.k JOIN a@ a8 ON a6.name = a8.k');
