@@ -68,6 +68,7 @@ struct gstore_spawner
 	gstore_connector *connector;
 	gstore_executors  executors;
 	struct pollfd	 *polled; /* stop, listener, connector, those of executors, two for each slot */
+	struct pollfd	 *used;	  /* those of them that have a descriptor */
 };
 
 /* ---- slots */
@@ -411,6 +412,24 @@ prepare_poll(gstore_spawner *spawner)
 	return timeout;
 }
 
+/* poll() refuses more entries than a process may have descriptors, and counts those without one, too. */
+static int
+poll_used(gstore_spawner *spawner, int timeout)
+{
+	const uint32_t count = SLOTS_AT + 2 * spawner->slot_count;
+	uint32_t	   used = 0;
+	int			   ready;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (spawner->polled[i].fd >= 0)
+			spawner->used[used++] = spawner->polled[i];
+	ready = poll(spawner->used, used, timeout);
+	for (uint32_t i = count; i-- > 0;)
+		if (spawner->polled[i].fd >= 0)
+			spawner->polled[i].revents = spawner->used[--used].revents;
+	return ready;
+}
+
 static void
 look_at_slot(gstore_spawner *spawner, slot *s, const struct pollfd *p)
 {
@@ -431,23 +450,41 @@ look_at_slot(gstore_spawner *spawner, slot *s, const struct pollfd *p)
 	}
 }
 
+/* From then on connections are refused, so that statements use their local plans. */
+static void
+end_all(gstore_spawner *spawner)
+{
+	(void) unlink(GSTORE_SPAWN_SOCKET);
+	close_fd(&spawner->listener);
+	for (uint32_t i = 0; i < spawner->slot_count; i++)
+	{
+		slot *s = &spawner->slots[i];
+
+		if (s->state >= RUNNING)
+		{
+			gstore_process_kill(&s->process);
+			gstore_process_forget(&s->process);
+		}
+		free_slot(s);
+	}
+	gstore_executors_end(&spawner->executors);
+}
+
 static void *
 spawner_main(void *argument)
 {
 	gstore_spawner *spawner = argument;
-	const uint32_t	count = SLOTS_AT + 2 * spawner->slot_count;
 
 	while ((spawner->polled[0].revents & (POLLHUP | POLLERR)) == 0)
 	{
-		const int timeout = prepare_poll(spawner);
-
-		if (poll(spawner->polled, count, timeout) < 0)
+		if (poll_used(spawner, prepare_poll(spawner)) < 0)
 		{
-			if (errno != EINTR && errno != EAGAIN && errno != ENOMEM)
-				break;
-			for (uint32_t i = 0; i < count; i++)
-				spawner->polled[i].revents = 0;
-			continue;
+			if (errno == EINTR || errno == EAGAIN || errno == ENOMEM)
+				continue;
+			fprintf(stderr,
+					"gstore_fdw: queries and functions in the language plcuda no longer run on the GPU: cannot wait for connections: %s\n",
+					strerror(errno));
+			break;
 		}
 		if ((spawner->polled[2].revents & POLLIN) != 0)
 			gstore_connector_clear(spawner->connector);
@@ -459,6 +496,7 @@ spawner_main(void *argument)
 		if ((spawner->polled[1].revents & POLLIN) != 0)
 			accept_connection(spawner);
 	}
+	end_all(spawner);
 	return NULL;
 }
 
@@ -498,6 +536,7 @@ free_spawner(gstore_spawner *spawner)
 	free(spawner->executor);
 	free(spawner->slots);
 	free(spawner->polled);
+	free(spawner->used);
 	free(spawner);
 }
 
@@ -518,9 +557,10 @@ gstore_spawner_start(const char *program, const char *executor, const char *keep
 	spawner->executor = executor != NULL ? strdup(executor) : NULL;
 	spawner->slots = calloc(spawner->slot_count, sizeof *spawner->slots);
 	spawner->polled = calloc(SLOTS_AT + 2 * (size_t) spawner->slot_count, sizeof *spawner->polled);
+	spawner->used = calloc(SLOTS_AT + 2 * (size_t) spawner->slot_count, sizeof *spawner->used);
 	if ((spawner->program == NULL) != (program == NULL) ||
 		(spawner->executor == NULL) != (executor == NULL) || spawner->slots == NULL ||
-		spawner->polled == NULL)
+		spawner->polled == NULL || spawner->used == NULL)
 	{
 		status = gvm_error_set(GVM_E_NOMEM, "out of host memory for GPU workers");
 		goto fail;
@@ -558,18 +598,5 @@ gstore_spawner_stop(gstore_spawner *spawner)
 		return;
 	close_fd(&spawner->stop[1]);
 	pthread_join(spawner->thread, NULL);
-	(void) unlink(GSTORE_SPAWN_SOCKET);
-	for (uint32_t i = 0; i < spawner->slot_count; i++)
-	{
-		slot *s = &spawner->slots[i];
-
-		if (s->state >= RUNNING)
-		{
-			gstore_process_kill(&s->process);
-			gstore_process_forget(&s->process);
-		}
-		free_slot(s);
-	}
-	gstore_executors_end(&spawner->executors);
 	free_spawner(spawner);
 }

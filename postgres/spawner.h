@@ -17,6 +17,7 @@
  * once more then, if the memory file says so (gquery_window.begun).
  *
  * It is a thread of the GPU memory keeper and, as all of the service, uses nothing of PostgreSQL. Workers end with it.
+ * Where it cannot wait for connections any more, the log says so, they end, and connections are refused.
  */
 #ifndef GSTORE_SPAWN_H
 #define GSTORE_SPAWN_H
@@ -106,7 +107,7 @@ typedef enum gstore_spawn_end
 {
 	GSTORE_SPAWN_EXITED = 1, /* number: its status */
 	GSTORE_SPAWN_KILLED,	 /* number: the signal */
-	GSTORE_SPAWN_FULL,		 /* it was not started: so many run; number: the limit */
+	GSTORE_SPAWN_FULL,		 /* it was not started: so many run or wait; number: the limit */
 	GSTORE_SPAWN_FAILED,	 /* it could not be started; number: errno */
 	GSTORE_SPAWN_SHARE, /* it was not started: so many others of the role run or wait, its share; number: how many */
 } gstore_spawn_end;

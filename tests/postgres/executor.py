@@ -836,6 +836,24 @@ class Life:
         expect(time.monotonic() - start > 55, True, "not before")
         run_again(server, "", 0, COUNT, columns=())
 
+    def spawner_needs_descriptors_for_open_connections_alone(self, server):
+        """Of its keeper. poll() counts entries without one, too; where it fails, queries run by their local plans."""
+        fill(server, 1000)
+        keeper = server.keeper_pid()
+        limit = ["prlimit", f"--pid={keeper}"]
+        before = subprocess.run(as_owner([*limit, "--nofile", "--noheadings", "--output=SOFT"]), capture_output=True, text=True, check=True).stdout.strip()
+        settings = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0"
+        try:
+            for most, ran in (256, "on the GPU"), (2, "by the local plan: no connection to an executor"):
+                subprocess.run(as_owner([*limit, f"--nofile={most}:"]), check=True)
+                plan = server.sql(f"{settings}; EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT count(*) FROM ft WHERE id > 1", timeout=60)
+                expect(f"Ran: {ran}" in plan, True, f"what ran with {most} descriptors: {plan}")
+        finally:
+            subprocess.run(as_owner([*limit, f"--nofile={before}:"]), check=True)
+        server.wait_log("no longer run on the GPU: cannot wait for connections: Invalid argument")
+        server.stop("fast")
+        server.start()
+
     def executor_ends_with_the_server(self, server):
         with Client(server) as client:
             client.run("", 0, COUNT, columns=())
