@@ -49,8 +49,8 @@ static const char usage[] =
     "  -V, --version              the version\n"
     "  -h, --help                 this text\n"
     "\n"
-    "A service manager may pass the listening socket (LISTEN_FDS) and is notified when the keeper is\n"
-    "ready (NOTIFY_SOCKET).\n";
+    "A service manager may pass the listening socket (LISTEN_FDS), without -s and -m, and is notified\n"
+    "when the keeper is ready (NOTIFY_SOCKET).\n";
 
 typedef struct settings {
     gvm_keeper_options options;
@@ -278,6 +278,11 @@ static bool take_listen_fd(settings *s)
     }
     if (s->options.path != NULL) {
         tool_error("--socket and a socket from the service manager cannot go together");
+        return false;
+    }
+    if (s->options.socket_mode != 0) {
+        tool_error("--socket-mode and a socket from the service manager cannot go together: set "
+                   "SocketMode= of the socket's unit");
         return false;
     }
     (void)fcntl(LISTEN_FDS_START, F_SETFD, FD_CLOEXEC);

@@ -50,7 +50,7 @@ typedef struct gvm_keeper_options {
     size_t struct_size;   /* in: sizeof(gvm_keeper_options) */
     const char *path;     /* of the socket; NULL: as gvm_client_connect(); "": none, adopt alone */
     int32_t listen_fd;    /* a listening unix socket instead of path (socket activation); 0: none */
-    uint32_t socket_mode; /* permission bits of the socket; 0600 if 0 */
+    uint32_t socket_mode; /* permission bits of path's socket; 0600 if 0. listen_fd keeps its own */
     const int32_t *devices; /* ordinals to serve, device_count of them; NULL: all */
     uint32_t device_count;
     uint32_t clients_max; /* 1024; an eighth, at most 64, is for the keeper's user and root.

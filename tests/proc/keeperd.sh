@@ -184,6 +184,7 @@ client.connect(path)  # the manager's socket still listens
 
 assert start(2).wait(60) == 1, "two sockets"
 assert start(1, "--socket", path).wait(60) == 1, "a socket and a path"
+assert start(1, "--socket-mode", "660").wait(60) == 1, "a socket and a mode"
 END
     ;;
 options)
