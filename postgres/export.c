@@ -446,11 +446,11 @@ unpack_store(const exported *e)
 
 /* Against changes of privileges until gstore_unlock_privileges(). *known: the manifest is at its place. */
 static bool
-begin_token(exported *e, bool *known)
+begin_token(exported *e, bool waits, bool *known)
 {
 	const Oid oid = RelationGetRelid(e->relation);
 
-	if (!gstore_share_privileges(oid, e->kind == GSTORE_EXPORT_FURTHER, e->refused))
+	if (!gstore_share_privileges(oid, waits, e->refused))
 		return false;
 	if (!is_for_query(e->kind))
 		gstore_check_readable(oid);
@@ -467,7 +467,7 @@ renew_export(exported *e, uint8 secret[GSTORE_SECRET_BYTES], bool *renewed)
 {
 	bool known;
 
-	if (!begin_token(e, &known))
+	if (!begin_token(e, e->kind == GSTORE_EXPORT_FURTHER, &known))
 		return false;
 	*renewed = known && gstore_token_renew(e->view, &e->key, e->areas, e->count, secret);
 	gstore_unlock_privileges(ShareLock);
@@ -489,12 +489,16 @@ write_manifest(exported *e)
 	return true;
 }
 
+/* *changing: changes of privileges have taken longer than others can be kept from the table's exports. */
 static bool
-make_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES])
+make_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES], bool *changing)
 {
 	bool known, done;
 
-	if (!unpack_store(e) || !begin_token(e, &known))
+	if (!unpack_store(e))
+		return false;
+	*changing = !begin_token(e, false, &known);
+	if (*changing)
 		return false;
 	done = (known || write_manifest(e)) &&
 		gstore_token_make(RelationGetRelid(e->relation), e->view, &e->key, e->areas, e->count,
@@ -505,19 +509,36 @@ make_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES])
 
 /* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
 static bool
-make_token_alone(exported *e, uint8 secret[GSTORE_SECRET_BYTES])
+make_token_alone(exported *e, uint8 secret[GSTORE_SECRET_BYTES], bool *changing)
 {
 	const Oid oid = RelationGetRelid(e->relation);
 	bool	  done;
 
 	LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
-	done = make_token(e, secret);
+	done = make_token(e, secret, changing);
 	if (done)
 		unpacked = InvalidOid;
 	else
 		request_repacking();
 	UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
 	return done;
+}
+
+/* A query that has to go on waits for changes of privileges where that keeps nobody else waiting: in renew_export(). */
+static bool
+find_or_make_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES])
+{
+	bool changing, renewed;
+
+	do
+	{
+		changing = false;
+		if (!renew_export(e, secret, &renewed))
+			return false;
+		if (renewed || make_token_alone(e, secret, &changing))
+			return true;
+	} while (changing && e->kind == GSTORE_EXPORT_FURTHER);
+	return false;
 }
 
 char *
@@ -527,7 +548,6 @@ gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_
 	const bool for_call = kind != GSTORE_EXPORT_USER;
 	exported e = {.relation = relation, .view = view, .own = own, .kind = kind, .refused = refused};
 	uint8	 secret[GSTORE_SECRET_BYTES];
-	bool	 renewed;
 
 	e.manifest = make_manifest(relation, view, &e.bytes);
 	e.key = (gstore_token_key){.sum = gvm_kernel_checksum_host(e.manifest, e.bytes),
@@ -535,7 +555,7 @@ gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_
 							   .for_query = is_for_query(kind),
 							   .writer_number = for_call ? view->name.writer_number : 0};
 	e.count = list_areas(relation, view, for_call && gstore_links_deleted(view), &e.areas);
-	if (!renew_export(&e, secret, &renewed) || (!renewed && !make_token_alone(&e, secret)))
+	if (!find_or_make_token(&e, secret))
 		return NULL;
 	return write_token(secret, e.key.sum, e.bytes, e.at);
 }

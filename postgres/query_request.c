@@ -121,9 +121,7 @@ export_table(Relation relation, gstore_view *view, gstore_export_kind kind, tabl
 static bool
 export_tables(const gstore_request *request, table_rows *out, char *why, gstore_query_counter *failure)
 {
-	const gstore_export_kind kind = request->first_row > 0 || request->after != NULL
-		? GSTORE_EXPORT_FURTHER
-		: GSTORE_EXPORT_QUERY;
+	const gstore_export_kind kind = request->must_run ? GSTORE_EXPORT_FURTHER : GSTORE_EXPORT_QUERY;
 	gstore_view				*views = request->view;
 
 	if (request->batch != NULL)

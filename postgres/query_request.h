@@ -36,6 +36,7 @@ typedef struct gstore_request
 	 */
 	uint64 first_row, slice_rows;
 	bool   continues; /* of a list: a longer one may be made of the same query, with `after` */
+	bool   must_run;  /* rows have been returned, and no local plan has the others */
 	bool   unasked; /* of gstore_run_start(): no row may be asked for, so that no value may be evaluated that may raise an error */
 } gstore_request;
 

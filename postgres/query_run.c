@@ -156,6 +156,7 @@ gstore_run_go_on(gstore_run *run, gstore_request *request, MemoryContext context
 	MemoryContextReset(context);
 	request->first_row = run->next_row;
 	request->slice_rows = run->slice_rows;
+	request->must_run = true;
 	old = MemoryContextSwitchTo(context);
 	if (!gstore_run_begin(run, request))
 		gstore_run_fail(run);

@@ -252,6 +252,7 @@ make_next_list(query_state *state)
 	gstore_run_forget(&state->run);
 	state->request.after = state->after;
 	state->request.after_words = (int) words;
+	state->request.must_run = true;
 	state->request.list_max = gstore_list_next_max(before);
 	if (!gstore_run_begin(&state->run, &state->request))
 	{

@@ -75,7 +75,7 @@ typedef enum gstore_export_kind
 	GSTORE_EXPORT_USER, /* ERROR if the user may not SELECT from the table */
 	GSTORE_EXPORT_CALL, /* the same, for a worker of a session: apart from those that users have */
 	GSTORE_EXPORT_QUERY, /* for the executor of queries: the statement's rights were checked, of columns or views, too */
-	GSTORE_EXPORT_FURTHER, /* the same, of a query that has returned rows: it waits for changes of privileges without a limit */
+	GSTORE_EXPORT_FURTHER, /* the same, of a query that has no local plan any more: it waits for changes of privileges without a limit */
 } gstore_export_kind;
 
 /*

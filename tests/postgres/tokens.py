@@ -4,6 +4,8 @@
 usage: tokens.py [CASE...]
 """
 import contextlib
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,7 +13,7 @@ sys.dont_write_bytecode = True
 from attached import tool
 from cases import fill, group, main
 from executor_client import COUNT, N, Client, Ended
-from private import SqlError, expect, wait_until
+from private import SqlError, expect, stop_process, wait_until
 
 ON_THE_GPU = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0;"
 
@@ -223,6 +225,53 @@ class Privileges:
         granting.finish()
         expect(len(readers[0].finish().split()), 20000 - 10, "rows after")
         readers[0].close()
+        s.sql("DROP FOREIGN TABLE ft, inner_table; DROP OWNED BY granted; DROP ROLE granted")
+
+    def orders_that_have_returned_rows_go_on_by_the_local_plan(self, s):
+        """Of one table: the lists that follow are made on the GPU, or by the plan that had no row yet."""
+        fill(s, 20000)
+        s.sql("CREATE ROLE granted; CREATE FUNCTION is_rare(id int) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RETURN id % 1000 = 1; END'")
+        query = "SELECT id FROM ft WHERE is_rare(id) ORDER BY id LIMIT 10"
+        expect(ran(s, query), "on the GPU", "before")
+        reader = s.session()
+        reader.sql(f"{ON_THE_GPU} BEGIN; DECLARE ordered CURSOR FOR {query}")
+        first = reader.sql("FETCH 1 FROM ordered")
+        granting = s.session()
+        granting.begin("SET synchronous_commit = on; GRANT SELECT ON ft TO granted")
+        s.wait_for(f"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = {granting.pid}")
+        rows = reader.sql("SET LOCAL statement_timeout = '100s'; FETCH ALL FROM ordered").split()
+        expect([first, *rows], s.sql(f"SET gstore_fdw.gpu_queries = off; {query}").split(), "rows")
+        s.sql(f"SELECT pg_cancel_backend({granting.pid})")
+        granting.finish()
+        reader.close()
+        s.sql("DROP FUNCTION is_rare; DROP OWNED BY granted; DROP ROLE granted")
+
+    def joins_that_wait_for_it_keep_nobody_from_exports_of_their_tables(self, s):
+        """They come to that commit after they have passed it once, as while packed columns are unpacked: here the worker is stopped meanwhile."""
+        s.sql("DROP FOREIGN TABLE IF EXISTS ft, inner_table; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw; CREATE FOREIGN TABLE inner_table (id int) SERVER gstore_fdw")
+        s.sql("INSERT INTO ft SELECT generate_series(1, 20000); INSERT INTO inner_table SELECT generate_series(1, 20000); CREATE ROLE granted")
+        reader, other, granting = (s.session() for _ in range(3))
+        reader.sql(f"{ON_THE_GPU} BEGIN; DECLARE joined CURSOR FOR SELECT a.id FROM ft a JOIN inner_table b ON a.id = b.id")
+        expect(len(reader.sql("FETCH 10 FROM joined").split()), 10, "rows before")
+        other.sql("SET statement_timeout = '100s'")
+        s.sql("SELECT gstore_revoke_all('ft')")
+        worker = s.keeper_pid()
+        stop_process(worker)
+        try:
+            reader.begin("FETCH ALL FROM joined")
+            s.wait_for(f"SELECT count(*) FROM pg_locks WHERE pid = {reader.pid} AND classid = 'pg_foreign_table'::regclass AND objid = 'ft'::regclass", "1")
+            other.begin("SELECT gstore_export('ft')")
+            s.wait_for(f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {other.pid}")
+            granting.begin("SET synchronous_commit = on; GRANT SELECT ON ft TO granted")
+            s.wait_for(f"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = {granting.pid}")
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        expect(other.error(), "55P03", "an export that has waited for the join's")
+        expect(s.sql(f"SELECT wait_event_type FROM pg_stat_activity WHERE pid = {reader.pid}"), "Lock", "the join meanwhile")
+        s.sql(f"SELECT pg_cancel_backend({granting.pid})")
+        granting.finish()
+        expect(len(reader.finish().split()), 20000 - 10, "rows after")
+        reader.close()
         s.sql("DROP FOREIGN TABLE ft, inner_table; DROP OWNED BY granted; DROP ROLE granted")
 
     def commits_that_change_no_such_privileges_delay_nobody(self, s):
