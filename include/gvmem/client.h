@@ -391,11 +391,11 @@ GVM_API GVM_CHECKED gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_
 GVM_API gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease);
 
 /* Gives a lease back when the work submitted to the stream so far is done, and clears it at once.
- * If the stream's context breaks before that, the lease stays until the object is closed. Not on a stream
- * that is being captured: a graph would give the lease back at every launch.
+ * If the stream's context breaks before that, the lease stays until the object is closed.
  *
- * GVM_E_INVALID  as for gvm_object_release()
- * GVM_E_KEEPER   likewise, at this moment; the lease ends behind the stream's work nevertheless
+ * GVM_E_INVALID  as for gvm_object_release(); or the stream is being captured into a graph, which would give the lease
+ *                back at every launch: the lease stays, and the capture goes on
+ * GVM_E_KEEPER   as for gvm_object_release(), at this moment; the lease ends behind the stream's work nevertheless
  * GVM_E_LOST     the stream's context is broken: the lease is released, as nothing runs there */
 GVM_API gvm_status gvm_object_release_async(gvm_object *object, gvm_lease *lease, gvm_stream stream);
 

@@ -233,7 +233,8 @@ GVM_API gvm_status gvm_table_release(gvm_table *table, gvm_table_data *data, uin
  * with which that could not be arranged (GVM_E_NOMEM, GVM_E_DRIVER) stays in its data: wait for the
  * stream and give it back by gvm_table_release().
  *
- * GVM_E_INVALID  as for gvm_table_release()
+ * GVM_E_INVALID  as for gvm_table_release(); or the stream is being captured into a graph: all leases stay, and the
+ *                capture goes on
  * GVM_E_LOST     the stream's context is broken */
 GVM_API gvm_status gvm_table_release_async(gvm_table *table, gvm_table_data *data, uint32_t count,
                                            gvm_stream stream);

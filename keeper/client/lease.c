@@ -400,26 +400,25 @@ static void run_coming_release(void *arg)
 
 /* Has the stream call run_coming_release(). A driver that cannot (none with virtual memory management) is
  * waited for. */
-static CUresult launch_release(coming_release *coming, CUstream stream, const char **call)
+static gvm_status launch_release(coming_release *coming, CUstream stream)
 {
-    CUresult result;
+    const char *call = "cuLaunchHostFunc";
+    CUresult result = gvmi_cu->cuLaunchHostFunc(stream, run_coming_release, coming);
 
-    *call = "cuLaunchHostFunc";
-    result = gvmi_cu->cuLaunchHostFunc(stream, run_coming_release, coming);
-    if (result != CUDA_ERROR_NOT_SUPPORTED)
-        return result;
-    *call = "cuStreamSynchronize";
-    result = gvmi_cu->cuStreamSynchronize(stream);
-    if (result == CUDA_SUCCESS)
-        run_coming_release(coming);
-    return result;
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        call = "cuStreamSynchronize";
+        result = gvmi_cu->cuStreamSynchronize(stream);
+        if (result == CUDA_SUCCESS)
+            run_coming_release(coming);
+    }
+    return result == CUDA_SUCCESS
+               ? GVM_OK
+               : gvmi_driver_fail(result, call, "cannot release a lease behind the stream's work");
 }
 
 static gvm_status release_after_stream(gvm_object *object, gvm_lease *lease, CUstream stream)
 {
     coming_release *coming = malloc(sizeof *coming);
-    const char *call;
-    CUresult result;
     gvm_status status;
 
     if (coming == NULL)
@@ -428,13 +427,15 @@ static gvm_status release_after_stream(gvm_object *object, gvm_lease *lease, CUs
     atomic_fetch_add(&object->references, 1);
     status = gvmi_device_enter(object->buffer->device); /* for the default stream */
     if (status == GVM_OK) {
-        result = launch_release(coming, stream, &call);
+        if (gvmi_stream_is_captured(stream)) /* each launch of the graph would call it */
+            status = gvmi_stream_fail_captured(stream);
+        else
+            status = launch_release(coming, stream);
         gvmi_device_leave();
-        if (result == CUDA_SUCCESS) {
+        if (status == GVM_OK) {
             memset(lease, 0, sizeof *lease);
             return GVM_OK;
         }
-        status = gvmi_driver_fail(result, call, "cannot release a lease behind the stream's work");
     }
     if (status == GVM_E_LOST) { /* nothing runs there any more, so nothing uses the lease */
         const gvm_error error = gvmi_error_save();

@@ -85,10 +85,12 @@ class _Held:
         that is gone: then this returns False.
 
         Waits for all work of this process on the GPU, unless a stream is given, here or before: then the lease ends behind
-        the work of that stream. Releasing twice is nothing.
+        the work of that stream. Releasing twice is nothing. errors.Invalid: the stream is being captured into a graph; the
+        lease is as it was.
         """
+        released = self._hold.end(kept_stream(stream))
         self._lent = None
-        return self._hold.end(kept_stream(stream))
+        return released
 
     @property
     def ended(self) -> bool:

@@ -100,7 +100,13 @@ class SavedRegion:
                 return
             self._arena.pause(True)
             if lease is not None:
-                lease.end(stream_number(stream) if self._backup else None)
+                try:
+                    lease.end(stream_number(stream) if self._backup else None)
+                except BaseException:
+                    if not lease.released:
+                        self._arena.pause(False)
+                        self._lease = lease
+                    raise
             if not self._backup:
                 self._object.shrink(0)
 
@@ -221,6 +227,7 @@ class Saver:
 
         With a backup the bytes stay on the device until others need the place; with a stream that may be behind the
         work of that stream, and nothing waits. Without a backup memory and bytes are gone at once. Paused already is nothing.
+        errors.Invalid: the stream is being captured into a graph; the region is not paused.
         """
         for region in self._matching(tag):
             region.pause(stream)

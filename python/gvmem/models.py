@@ -161,12 +161,13 @@ def publish_files(paths: Any, name: str, *, keeper: Any = None, version: str = "
 
 
 class _Awake:
-    """The lease between wake() and sleep(). What has consumed a tensor keeps this, and so the lease when the model itself is gone."""
+    """The lease between wake() and sleep(), and those that could not be given back at the end of a block. What has consumed a
+    tensor keeps this, and so the leases when the model itself is gone."""
 
-    __slots__ = ("lease",)
+    __slots__ = ("leases",)
 
     def __init__(self) -> None:
-        self.lease: Optional[_gvmem.Hold] = None
+        self.leases: list[_gvmem.Hold] = []
 
 
 class Model(Mapping[str, Any]):
@@ -215,6 +216,19 @@ class Model(Mapping[str, Any]):
             self._view.end(None)
             self._view = None
 
+    def _release(self, leases: list[_gvmem.Hold], stream: Any) -> None:
+        """What cannot be given back stays until sleep()."""
+        try:
+            for lease in leases:
+                lease.end(stream_number(stream))
+        except BaseException:
+            left = [lease for lease in leases if not lease.released]
+            if left and not self.closed:
+                with self._lock:
+                    self._begin_locked()
+                    self._awake.leases += left
+            raise
+
     def wake(self, timeout: Optional[float] = None, *, resident: bool = False) -> None:
         """Brings it back into device memory, in the place of models that sleep, and keeps it there until sleep(). Awake already
         is nothing.
@@ -222,7 +236,7 @@ class Model(Mapping[str, Any]):
         What finds no room on the device, as others are awake, is read from the host over the link: resident_bytes tells. With
         resident=True that is a MemoryError, and the model is as it was. timeout: seconds; None waits for ever, 0 not at all.
         """
-        if self._awake.lease is None:
+        if not self._awake.leases:
             lease = self._acquire(timeout)
             missing = self._size - self.resident_bytes if resident else 0
             if missing > 0:  # no other thread has seen it awake by this lease
@@ -230,21 +244,21 @@ class Model(Mapping[str, Any]):
                 raise errors.Nospace(f'cannot wake the model "{self.name}": {missing} of its {self._size} bytes have no room on the '
                                      "device beside what is in use; let others sleep, or raise the keeper's device budget")
             with self._lock:
-                if self._awake.lease is None:  # or else another thread was faster, and this lease goes
+                if not self._awake.leases:  # or else another thread was faster, and this lease goes
                     self._begin_locked()
-                    self._awake.lease = lease
+                    self._awake.leases.append(lease)
         elif resident and self.resident_bytes < self._size:
             raise errors.Nospace(f'the model "{self.name}" is awake, and {self._size - self.resident_bytes} of its bytes are on the '
                                  "host: sleep(), and wake() when there is room")
 
     def sleep(self, stream: Any = None) -> None:
         """Lets pressure take its memory. Waits for all work of this process on the GPU; with a stream, the lease ends behind the
-        work of that stream, and nothing waits. Asleep already is nothing."""
+        work of that stream, and nothing waits. Asleep already is nothing. errors.Invalid: the stream is being captured into a
+        graph; the model stays awake."""
         with self._lock:
-            lease, self._awake.lease = self._awake.lease, None
+            leases, self._awake.leases = self._awake.leases, []
             self._end_locked()
-        if lease is not None:
-            lease.end(stream_number(stream))
+        self._release(leases, stream)
 
     def _enter(self, timeout: Optional[float]) -> None:
         lease = self._acquire(timeout)
@@ -256,7 +270,7 @@ class Model(Mapping[str, Any]):
         with self._lock:
             lease = self._blocks.pop()
             self._end_locked()
-        lease.end(stream_number(stream))
+        self._release([lease], stream)
 
     def __enter__(self) -> Model:
         self._enter(None)
@@ -267,7 +281,8 @@ class Model(Mapping[str, Any]):
 
     @contextmanager
     def use(self, *, timeout: Optional[float] = None, stream: Any = None) -> Iterator[Model]:
-        """`with model.use():` is `with model:`. stream: on which all work of the block is: its end then waits for nothing."""
+        """`with model.use():` is `with model:`. stream: on which all work of the block is: its end then waits for nothing.
+        errors.Invalid: that is being captured into a graph; the model stays awake until sleep()."""
         self._enter(timeout)
         try:
             yield self
@@ -312,7 +327,7 @@ class Model(Mapping[str, Any]):
     @property
     def awake(self) -> bool:
         """Whether its tensors may be used."""
-        return self._awake.lease is not None or bool(self._blocks)
+        return bool(self._awake.leases or self._blocks)
 
     @property
     def current(self) -> bool:

@@ -112,20 +112,29 @@ static void release_last(hold *h)
 static PyObject *end(PyObject *self, PyObject *arguments)
 {
     hold *h = (hold *)self;
-    stream_argument stream = {false, NULL, NULL};
+    stream_argument stream = {false, NULL, NULL}, before;
+    const bool ended = h->ended;
+    gvm_status status = GVM_OK;
 
     if (!PyArg_ParseTuple(arguments, "O&", get_kept_stream, &stream))
         return NULL;
-    if (stream.given && !h->ended)
+    before = h->stream;
+    Py_XINCREF(before.keep);
+    if (stream.given && !ended)
         set_stream(&h->stream, stream);
     h->ended = true;
-    if (!h->released && h->exports == 0) {
-        const gvm_status status = release(h);
-
-        if (status != GVM_OK && status != GVM_E_FOREIGN) /* a forked child has nothing to release */
-            return raise_status();
+    if (!h->released && h->exports == 0)
+        status = release(h);
+    if (status == GVM_E_FOREIGN) /* a forked child has nothing to release */
+        status = GVM_OK;
+    if (status != GVM_OK)
+        (void)raise_status();
+    if (status != GVM_OK && !h->released && !ended) { /* refused: it is as it was */
+        h->ended = false;
+        set_stream(&h->stream, before);
     }
-    return PyBool_FromLong(h->released);
+    Py_XDECREF(before.keep);
+    return status == GVM_OK ? PyBool_FromLong(h->released) : NULL;
 }
 
 bool hold_check_live(const hold *h)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import numpy
 import pytest
@@ -39,6 +40,17 @@ class Stream:
         """Runs a function in the order of the stream."""
         self.functions.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: function()))
         assert self.driver.cuLaunchHostFunc(ctypes.c_void_p(self.cuda_stream), self.functions[-1], None) == 0
+
+    @contextmanager
+    def capture(self):
+        """Work of the block becomes a graph, as long as nothing ends the capture."""
+        graph = ctypes.c_void_p()
+        assert self.driver.cuStreamBeginCapture_v2(ctypes.c_void_p(self.cuda_stream), 0) == 0
+        try:
+            yield
+        finally:
+            ended = self.driver.cuStreamEndCapture(ctypes.c_void_p(self.cuda_stream), ctypes.byref(graph))
+        assert ended == 0 and self.driver.cuGraphDestroy(graph) == 0
 
     def wait(self):
         assert self.driver.cuStreamSynchronize(ctypes.c_void_p(self.cuda_stream)) == 0

@@ -487,6 +487,45 @@ static void release_on_a_stream_comes_behind_its_work(void **state)
     RUN(release_behind);
 }
 
+/* The stream itself, and the default one, which waits for it. */
+static int release_captured(void *arg)
+{
+    CUstreamCaptureStatus status;
+    gvm_client *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    CUstream stream;
+    CUgraph graph;
+    size_t nodes = 1;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ);
+    EXPECT(gvmi_device_enter(f.device) == GVM_OK);
+    EXPECT(gvmi_cu->cuStreamCreate(&stream, CU_STREAM_DEFAULT) == CUDA_SUCCESS);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
+    EXPECT(gvmi_cu->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+    EXPECT(fails_with(gvm_object_release_async(object, &lease, stream), GVM_E_INVALID, "captured"));
+    EXPECT(fails_with(gvm_object_release_async(object, &lease, NULL), GVM_E_INVALID, "captured"));
+    EXPECT(lease.mode == GVM_LEASE_READ && gvmi_lease_readers(word(&f)) == 1);
+    EXPECT(gvmi_cu->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    EXPECT(gvmi_cu->cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    EXPECT(gvmi_cu->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes == 0);
+    EXPECT(gvm_object_release_async(object, &lease, stream) == GVM_OK && lease.mode == 0);
+    EXPECT(gvmi_cu->cuStreamSynchronize(stream) == CUDA_SUCCESS && !gvmi_lease_any(word(&f)));
+    EXPECT(gvmi_cu->cuGraphDestroy(graph) == CUDA_SUCCESS);
+    EXPECT(gvmi_cu->cuStreamDestroy(stream) == CUDA_SUCCESS);
+    gvmi_device_leave();
+    return close_all(&f, keeper, object);
+}
+
+static void release_on_a_captured_stream_is_refused(void **state)
+{
+    RUN(release_captured);
+}
+
 static int close_before_release(void *arg)
 {
     gvm_client *keeper;
@@ -884,6 +923,7 @@ int main(void)
         cmocka_unit_test(map_that_seals_leaves_rights_of_what_is_mapped),
         cmocka_unit_test(object_opened_read_only_is_mapped_so),
         cmocka_unit_test(release_on_a_stream_comes_behind_its_work),
+        cmocka_unit_test(release_on_a_captured_stream_is_refused),
         cmocka_unit_test(release_on_a_stream_outlives_its_object),
         cmocka_unit_test(release_on_a_broken_context_is_done_at_once),
         cmocka_unit_test(grant_follows_the_object_through_its_moves),

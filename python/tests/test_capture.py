@@ -1,0 +1,69 @@
+"""Captures: what would end behind a stream that is being captured into a graph is refused, stays as it was, and leaves the capture whole."""
+import threading
+
+import numpy
+import pytest
+
+import gvmem
+from conftest import MIB
+from gvmem import models
+from test_buffer import streams  # noqa: F401: a fixture
+
+
+def test_lease_stays(keeper, streams):  # noqa: F811
+    captured, other = streams
+    with keeper.create("/lease", MIB) as obj:
+        lease = obj.write(stream=other)
+        with captured.capture():
+            with pytest.raises(gvmem.errors.Invalid, match="captured"):
+                lease.release(captured)
+            assert (lease.ended, lease.released) == (False, False) and obj.info().write_leases == 1
+        done = threading.Event()
+        other.call_back(lambda: done.wait(20))
+        with lease as a:
+            assert len(numpy.asarray(a)) == MIB
+        assert lease.released and obj.info().write_leases == 1  # behind the stream that it had before
+        done.set()
+        other.wait()
+        assert obj.info().write_leases == 0
+
+
+def test_model_stays_awake(keeper, streams):  # noqa: F811
+    stream = streams[0]
+    models.publish({"x": numpy.ones(3)}, "/model", keeper=keeper)
+    model = models.attach("/model", keeper=keeper)
+    with stream.capture():
+        with pytest.raises(gvmem.errors.Invalid, match="captured"):
+            model.sleep(stream)
+        assert model.awake and model.info().read_leases == 1 and numpy.asarray(model["x"]).sum() == 3
+        with pytest.raises(gvmem.errors.Invalid, match="captured"), model.use(stream=stream):
+            pass
+        assert model.awake and model.info().read_leases == 2
+    model.sleep()
+    assert not model.awake and model.info().read_leases == 0
+    with stream.capture(), pytest.raises(gvmem.errors.Invalid), model.use(stream=stream):
+        pass
+    assert model.awake and model.info().read_leases == 1
+    model.wake()
+    model.sleep(stream)
+    stream.wait()
+    assert not model.awake and model.info().read_leases == 0
+    model.close()
+    keeper.drop("/model")
+
+
+def test_region_is_not_paused(keeper, streams):  # noqa: F811
+    with gvmem.Saver(keeper) as saver:
+        with saver.region("a", enable_cpu_backup=True) as region:
+            array = numpy.asarray(region.alloc(MIB).array())
+        with streams[0].capture():
+            with pytest.raises(gvmem.errors.Invalid, match="captured"):
+                saver.pause(stream=streams[0])
+            array[:] = 3
+            more = region.alloc(MIB)
+            assert not region.paused
+        saver.pause(stream=streams[0])
+        assert region.paused
+        saver.resume()
+        assert (array == 3).all()
+        del array, more
