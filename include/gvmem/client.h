@@ -368,6 +368,7 @@ typedef struct gvm_lease {
  * GVM_E_INVALID   lease is NULL, an unknown mode, hint or flag, a hint with GVM_ACQUIRE_CPU, timeout_ms is below
  *                 GVM_FOREVER
  * GVM_E_NOMEM     GVM_ACQUIRE_CPU: the host budget has no room for what is on the device
+ * GVM_E_DENIED    GVM_ACQUIRE_CPU over a restricted connection (gvm_client_restrict()): a part is on a device
  * GVM_E_TIMEOUT   others kept a conflicting lease, or were being moved (GVM_HINT_HOT); or, at once, a write lease on an object with GVM_OBJECT_REGIONS that has
  *                 read leases; or there was no room for that copy, or the keeper does
  *                 not answer; GVM_ACQUIRE_CPU with GVM_TRY: a part is on the device

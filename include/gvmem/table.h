@@ -212,7 +212,7 @@ typedef struct gvm_table_data {
  *
  * GVM_E_INVALID  there is no such column, one is listed twice, columns or data is NULL, timeout_ms is below
  *                GVM_FOREVER
- * GVM_E_TIMEOUT  somebody kept a lease to write
+ * GVM_E_TIMEOUT  somebody kept a lease to write, or had the rows in host memory for the processor (GVM_ACQUIRE_CPU)
  * and the errors of gvm_table_open_columns() and gvm_object_acquire() */
 GVM_API GVM_CHECKED gvm_status gvm_table_acquire(gvm_table *table, const uint32_t *columns,
                                                  uint32_t count, const gvm_acquire_options *options,

@@ -265,6 +265,13 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
         gvmi_keep_end_wait(m, wait);
         return true;
     }
+    if (wait->client->restricted && gvmi_keep_waits_for_host(wait)) {
+        gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_DENIED,
+                               "the connection is restricted, and a part of the object is on a device: "
+                               "copy what the processor is to read (gvm_object_copy_out)");
+        gvmi_keep_end_wait(m, wait);
+        return true;
+    }
     if (fail_behind_regions(m, wait))
         return true;
     if (!pass_fence(m, object))
