@@ -176,6 +176,8 @@ GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes)
 
     *(void **)&call = dlsym(loaded, "gvm_heap_trim");
     status = call(heap, keep_bytes);
+    if (ptr == NULL) /* several threads trim */
+        return status;
     given_in_trim = NULL;
     return give(ptr) ? status : GVM_E_FOREIGN;
 }
