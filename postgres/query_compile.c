@@ -795,10 +795,16 @@ gstore_query_prepare(const gstore_query *query, PlanState *parent)
 
 	if (!OidIsValid(query->table) && !query->batched)
 		c->query.table = exec_rt_fetch(query->relation, parent->state)->relid;
-	(void) emit_query(c, &e);
+	c->prepared = emit_query(c, &e);
 	c->values = e.values;
 	pfree(e.program);
 	return c;
+}
+
+bool
+gstore_query_is_prepared(const gstore_compiled *c)
+{
+	return c->prepared;
 }
 
 /* False: none is seen, or it is not known, as the bitmap of those that are deleted for all is on the device. */
@@ -829,7 +835,7 @@ gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view
 						.unset = gstore_unset_now(context),
 						.certain = asked && has_row(&views[0]),
 						.met = met};
-	const bool	   done = emit_query(c, &e);
+	const bool	   done = c->prepared && emit_query(c, &e);
 
 	c->behind = e.behind;
 	return done;

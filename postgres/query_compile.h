@@ -87,10 +87,13 @@ typedef struct gstore_compiled gstore_compiled;
 
 extern gstore_compiled *gstore_query_prepare(const gstore_query *query, PlanState *parent);
 
+/* False: it could not be compiled then, as in a kept plan after a change of TimeZone: it has no records. */
+extern bool gstore_query_is_prepared(const gstore_compiled *compiled);
+
 /*
  * The program for the rows of a view, with the parameters of now; with joins, of one view for each table, the outer one first.
  * met: bit i of those numbers of values which a row has come to that were not known (GQUERY_E_UNKNOWN): they are evaluated, too. False: it cannot
- * be compiled after all, as a list is too long. asked: otherwise it is not certain that PostgreSQL comes to any row.
+ * be compiled after all, as a list is too long, or it was not prepared. asked: otherwise it is not certain that PostgreSQL comes to any row.
  */
 extern bool
 gstore_query_compile(gstore_compiled *compiled, ExprContext *context, const gstore_view *views,

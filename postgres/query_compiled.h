@@ -93,7 +93,8 @@ typedef struct gstore_list_text
 struct gstore_compiled
 {
 	gstore_query query;
-	List		*values; /* of the emitter */
+	bool		 prepared; /* all that follows is known */
+	List		*values;   /* of the emitter */
 	uint64		 behind; /* the same */
 	int			 key_count, key_words;
 	int			 distinct_words; /* of the first program's keys: the last ones */

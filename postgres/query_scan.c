@@ -189,6 +189,9 @@ start_query(ForeignScanState *node, bool unasked)
 static bool
 run_prepared(query_state *state)
 {
+	if (!gstore_query_is_prepared(state->compiled))
+		return gstore_run_refuse(&state->run, state->compiled,
+								 "it has no instructions for the settings of now, as TimeZone");
 	if (state->rows == GSTORE_WHOLE_NONE)
 	{
 		take_nothing(state);

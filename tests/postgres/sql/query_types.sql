@@ -101,6 +101,36 @@ EXECUTE p ('happy', NULL);
 EXECUTE p (NULL, '7fffffff-0000-0000-8000-000000000020');
 SELECT count(*) FILTER (WHERE extract(hour from tz) = 5), count(*) FILTER (WHERE e < 'happy'), count(*) FILTER (WHERE u > '7fffffff-0000-0000-8000-000000000020'), count(*) FILTER (WHERE u = '7fffffff-0000-0000-8000-000000000020') FROM yh;
 DEALLOCATE p;
+-- Also of a table that has no rows by then; and of a portal that is opened in one zone and read in another.
+SET timezone = 'UTC';
+CREATE FOREIGN TABLE ye (tz timestamptz, x int) SERVER gstore_fdw;
+INSERT INTO ye SELECT timestamptz '2000-01-01 00:00+00' + i * interval '1 h', i FROM generate_series(1, 1000) i;
+CREATE FUNCTION read_in(zone text, these int[]) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    found CURSOR FOR SELECT count(*) FILTER (WHERE extract(hour FROM tz) = 5 AND x = ANY (these)), sum(x), avg(x) FROM ye;
+    answer record;
+BEGIN
+    OPEN found;
+    PERFORM set_config('TimeZone', zone, false);
+    FETCH found INTO answer;
+    CLOSE found;
+    RETURN answer::text;
+END $$;
+PREPARE emptied AS SELECT count(*), sum(x), avg(x) FROM ye WHERE extract(hour FROM tz) = 5;
+PREPARE filtered AS SELECT count(*) FILTER (WHERE tz::date > '2000-01-10'), sum(x) FROM ye;
+EXECUTE emptied;
+EXECUTE filtered;
+SELECT read_in('UTC', '{4,5,28,29}'), read_in('Europe/Berlin', '{4,29}'), read_in('UTC', '{4,5,28,29}');
+TRUNCATE ye;
+SET timezone = 'Europe/Berlin';
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE emptied;
+EXECUTE emptied;
+EXECUTE filtered;
+SELECT read_in('UTC', '{5}');
+DEALLOCATE emptied;
+DEALLOCATE filtered;
+DROP FUNCTION read_in;
+DROP FOREIGN TABLE ye;
 RESET plan_cache_mode;
 SET timezone = 'UTC';
 -- Lists, and conditions of scans.
