@@ -753,8 +753,7 @@ emit_null_test(gstore_emitter *e, NullTest *test, gstore_emitted *out)
 	else if (!gstore_emit_expression(e, (Node *) test->arg, out) ||
 			 !gstore_emit(e, GQUERY_IS_NULL, 0, 0))
 		return false;
-	out->type = BOOLOID;
-	out->nullable = false;
+	*out = (gstore_emitted){.type = BOOLOID, .raises = out->raises};
 	return test->nulltesttype == IS_NULL || gstore_emit(e, GQUERY_NOT, 0, 0);
 }
 
@@ -835,6 +834,7 @@ gstore_emit_expression(gstore_emitter *e, Node *node, gstore_emitted *out)
 	bool		 done;
 
 	check_stack_depth();
+	*out = (gstore_emitted){0};
 	e->full_scale &= getBaseType(exprType(node)) ==
 		NUMERICOID; /* not of what it is computed from otherwise */
 	done = emit_instructions(e, node, out);
