@@ -296,7 +296,9 @@ GVM_DEVICE void calculate(const gquery_scan *p, machine *m, const gquery_instruc
 {
     const uint32_t kind = i->b & GQUERY_KIND, op = i->op & GQUERY_OPERATION;
     uint64_t right[EACH];
-    const uint32_t nulls = take_right(p, m, i, right) | nulls_of(m, m->depth - 1);
+    uint32_t nulls = take_right(p, m, i, right);
+
+    nulls |= nulls_of(m, m->depth - 1); /* of the left value, once the other has left the stack */
 
     if (op == GQUERY_MULTIPLY)
         multiply(m, kind, right, m->active & ~nulls);
