@@ -531,13 +531,15 @@ class Query:
         if rng.random() < 0.1:
             text += f" HAVING {rng.choice(('count(*)', 'count(i4)', 'max(i2)', 'sum(k)', 'sum(f8_s)'))} > {rng.randint(0, 3)}"
         if keys and rng.random() < 0.4:
-            text += self.first_groups(len(keys), len(aggregates))
+            text += self.first_groups(len(keys), len(aggregates), keys[-1])
         return text
 
-    def first_groups(self, keys, aggregates):
-        """In a total order: after some aggregates all keys."""
+    def first_groups(self, keys, aggregates, made_of=None):
+        """In a total order: after some aggregates, or what is made of a key, all keys."""
         rng = self.rng
         order = rng.sample(range(keys + 1, keys + aggregates + 1), rng.randint(0, min(2, aggregates))) + rng.sample(range(1, keys + 1), keys)
+        if made_of and rng.random() < 0.3:
+            order.insert(0, f"coalesce({made_of}, {made_of})")
         order = [f"{number}{rng.choice(('', '', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}" for number in order]
         return f" ORDER BY {', '.join(order)} LIMIT {rng.choice((1, 5, 50, 10000))}" + (f" OFFSET {rng.randint(0, 9)}" if rng.random() < 0.2 else "")
 

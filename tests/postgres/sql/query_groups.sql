@@ -66,6 +66,8 @@ SELECT o, same('SELECT k, sum(i4), sum(i8), min(f8), max(d) FROM q GROUP BY k OR
 FROM unnest('{sum(i4),sum(i4) DESC,sum(i4) NULLS FIRST,sum(i8),sum(i8) DESC,sum(i8) DESC NULLS LAST,sum(i8) NULLS FIRST,min(f8),max(f8) DESC,max(d) DESC NULLS LAST,min(d),sum(f8),sum(f4) DESC,avg(f8),avg(f4) DESC NULLS LAST,bool_or(b),bit_xor(i4)}'::text[]) o;
 SELECT o, same('SELECT k, k2, max(id) FROM q GROUP BY k, k2 ORDER BY ' || o || ' LIMIT 30 OFFSET 5')
 FROM unnest('{"k, k2","k DESC, k2","k NULLS FIRST, k2 DESC","k2, k DESC NULLS LAST","k2 DESC, max(id)","max(id) - min(id), k, k2","k + k2, k"}'::text[]) o;
+-- By what is computed of a key that is an expression.
+SELECT o, same('SELECT i4 % 7, count(*) FROM q GROUP BY i4 % 7 ORDER BY ' || o || ' LIMIT 4') FROM unnest('{"(i4 % 7) * 2","abs(i4 % 7 - 3), 1","count(*) % 5 + (i4 % 7), 1"}'::text[]) o;
 -- Doubles whose keys have the bits of NaNs.
 SELECT same('SELECT k, min(CASE k WHEN 1 THEN ''-5e-324'' WHEN 2 THEN ''5e-324'' WHEN 3 THEN ''-1e-300'' WHEN 4 THEN ''-0'' WHEN 5 THEN ''-infinity'' WHEN 6 THEN ''nan'' ELSE k::float8 END) + 0 AS m FROM q WHERE k < 9 GROUP BY k ORDER BY min(CASE k WHEN 1 THEN ''-5e-324'' WHEN 2 THEN ''5e-324'' WHEN 3 THEN ''-1e-300'' WHEN 4 THEN ''-0'' WHEN 5 THEN ''-infinity'' WHEN 6 THEN ''nan'' ELSE k::float8 END), k LIMIT 9');
 -- HAVING.
@@ -106,7 +108,7 @@ COMMIT;
 SELECT same('SELECT k, count(*) FROM q WHERE id < 0 GROUP BY k ORDER BY count(*) LIMIT 3');
 -- No room: the local plan, in the same order.
 SET gstore_fdw.gpu_query_memory = 1;
-SELECT same('SELECT id, k, count(*) FROM q GROUP BY id, k ORDER BY k DESC, count(*), id LIMIT 3'), same('SELECT id, k, count(*) FROM q GROUP BY id, k ORDER BY max(i4) - min(i4), k DESC NULLS LAST, id LIMIT 3');
+SELECT same('SELECT id, k, count(*) FROM q GROUP BY id, k ORDER BY k DESC, count(*), id LIMIT 3'), same('SELECT id, k, count(*) FROM q GROUP BY id, k ORDER BY max(i4) - min(i4), k DESC NULLS LAST, id LIMIT 3'), same('SELECT id + 1, k, count(*) FROM q GROUP BY id + 1, k ORDER BY (max(i4) - min(i4)) + (id + 1) % 10 DESC NULLS LAST, k, -(id + 1) LIMIT 3');
 RESET gstore_fdw.gpu_query_memory;
 SET gstore_fdw.gpu_order = off;
 EXPLAIN (COSTS OFF) SELECT k, count(*) FROM gg GROUP BY k ORDER BY count(*) DESC LIMIT 10;
