@@ -376,8 +376,9 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_save_snapshot(gvm_heap *heap, const char
  * GVM_E_INVALID  one does not hold; the error text says which and where */
 GVM_API GVM_CHECKED gvm_status gvm_heap_check(gvm_heap *heap);
 
-/* Ends a heap and all its blocks. Waits for the work of its streams, by a wait for the whole context, which ends captures of
- * streams there; other work that uses blocks is the caller's to end first. NULL and unknown pointers are ignored. */
+/* Ends a heap and all its blocks. Waits for the work of its streams, by a wait for the whole context of its device, and of each
+ * that has access (gvm_heap_grant()), which ends captures of streams there; other work that uses blocks, and that of streams
+ * in contexts of the program's own, is the caller's to end first. NULL and unknown pointers are ignored. */
 GVM_API void gvm_heap_destroy(gvm_heap *heap);
 
 /* ---- pieces: each with memory of its own, of no heap */

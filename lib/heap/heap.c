@@ -143,8 +143,8 @@ fail_free:
 
 /* ---- end */
 
-/* The work of streams may still be on blocks. One wait for all of the heap's own device: a stream that was
- * destroyed must not be touched any more. Of the streams of others there are events. */
+/* The work of streams may still be on blocks. One wait for each device that reaches them: a stream that was destroyed must
+ * not be touched any more. Where a block was freed behind a stream of another context there is an event. */
 static void wait_for_streams(gvm_heap *heap)
 {
     bool used;
@@ -154,6 +154,8 @@ static void wait_for_streams(gvm_heap *heap)
     gvmi_unlock(&heap->lock);
     if (used)
         gvmi_device_drain(heap->device);
+    for (uint32_t i = 0; i < heap->grant_count && used; i++)
+        gvmi_device_drain(heap->grants[i].peer);
     gvmi_lock(&heap->lock);
     gvmi_heap_await_pending_locked(heap);
     gvmi_unlock(&heap->lock);

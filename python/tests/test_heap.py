@@ -377,10 +377,12 @@ def test_block_is_freed_behind_all_work_of_a_gpu_that_has_access(heap):
     assert blocks(heap) == 0
 
 
-def test_heap_ends_behind_work_of_another_gpu():
+@pytest.mark.parametrize("own", [False, True])
+def test_heap_ends_behind_work_of_another_gpu(own):
     heap = gvmem.Heap()
     heap.grant(1)
-    stream, go, block = Stream(1), threading.Event(), heap.alloc(MIB)
+    stream, go = Stream(1), threading.Event()
+    block = heap.alloc(MIB, stream=stream if own else None)
     stream.call_back(lambda: go.wait(20))
     block.close(stream=stream)
     closer = threading.Thread(target=heap.close)
