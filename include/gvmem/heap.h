@@ -250,14 +250,16 @@ GVM_API gvm_status gvm_heap_free(gvm_heap *heap, void *ptr);
  * allocated for that costs nothing; on another one, or for a block of gvm_heap_alloc(), an event is
  * recorded. NULL is a success.
  *
+ * GVM_E_INVALID  an event would have to be recorded, and the stream is being captured into a graph, or is the legacy default stream
+ *                while one that waits for it is: the block stays, and the capture goes on
  * GVM_E_NOSPACE  the driver has no memory for an event; the block stays */
 GVM_API gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream);
 
 /* Frees a block when the work that is now on all of the streams is done, besides what is on the stream
- * that it was allocated for: for blocks that several streams have used, also of other devices. count may be 0. Streams must be
- * neither destroyed nor captured into a graph. NULL for ptr is a success.
+ * that it was allocated for: for blocks that several streams have used, also of other devices. count may be 0. Streams must not be
+ * destroyed. NULL for ptr is a success.
  *
- * GVM_E_INVALID  streams is NULL, and count is not 0
+ * GVM_E_INVALID  streams is NULL, and count is not 0; or one of them is captured, as for gvm_heap_free_async()
  * GVM_E_NOSPACE  the driver has no memory for an event; the block stays */
 GVM_API gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *streams,
                                        size_t count);

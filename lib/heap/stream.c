@@ -67,13 +67,17 @@ static CUresult record_in_own_context(CUstream stream, CUevent *out)
     return result;
 }
 
-/* An event that says when what is on the stream now is done. The stream may be another device's. */
+/* An event that says when what is on the stream now is done. The stream may be another device's. Of one that is being captured
+ * it would be a part of the graph. */
 static gvm_status event_record(gvm_heap *heap, CUstream stream, gvmi_heap_event *out)
 {
     gvmi_heap_event recorded = {NULL, false};
     CUresult result;
-    gvm_status status = event_cache_take(heap, &recorded.event);
+    gvm_status status;
 
+    if (gvmi_stream_is_captured(stream))
+        return gvmi_stream_fail_captured(stream);
+    status = event_cache_take(heap, &recorded.event);
     if (status != GVM_OK)
         return status;
     result = gvmi_cu->cuEventRecord(recorded.event, stream);
@@ -148,26 +152,19 @@ gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **o
     return GVM_OK;
 }
 
-static gvmi_passing fail_captured(CUstream stream)
-{
-    (void)gvmi_stream_fail_captured(stream);
-    return GVMI_REFUSED;
-}
-
-/* Asked twice: a capture may begin in between. That of the stream itself then has the event as a part without effect. One
+/* Asked again: a capture may have begun in between. That of the stream itself then has the event as a part without effect. One
  * of a stream that waits for the legacy stream, where this is that one, is ended by the driver (gvmem/heap.h).
  * Called by the library's thread, too, with the heap's lock held. */
 static gvmi_passing record_mark(gvmi_arena *arena)
 {
     const CUstream stream = (CUstream)(uintptr_t)arena->key;
 
-    if (gvmi_stream_is_captured(stream))
-        return fail_captured(stream);
     if (event_record(arena->heap, stream, &arena->mark) != GVM_OK)
         return GVMI_REFUSED;
     if (gvmi_stream_is_captured(stream)) {
         gvmi_cu->cuEventDestroy(arena->mark.event);
-        return fail_captured(stream);
+        (void)gvmi_stream_fail_captured(stream);
+        return GVMI_REFUSED;
     }
     arena->marked = arena->heap->idle_number;
     arena->mark_recorded = true;

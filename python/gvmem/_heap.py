@@ -46,7 +46,9 @@ class Block(Bytes):
     def close(self, stream: Any = None) -> None:
         """Frees it; twice is nothing. With a stream, behind the work of that stream: all use of the block must be on it, or
         ordered before. Without one it waits for all work of this process on the GPU, unless alloc() had a stream, and nothing has
-        consumed an array of the block: then it is freed behind the work of that."""
+        consumed an array of the block: then it is freed behind the work of that. errors.Invalid: the stream is being captured into
+        a graph, and not that of alloc(); the block is not closed. If its last array goes in a capture that has begun since, the
+        memory stays until the heap's end."""
         self._handle.close(kept_stream(stream))
 
 

@@ -113,7 +113,7 @@ end:
 
 /* Frees a block, in a thread without the GIL. Only work of its stream, or ordered behind it, uses the block; but what has consumed
  * an array of it may have used other streams. Without a stream all work of this process on the GPU is over before, and on those that were
- * granted access. */
+ * granted access. Where the stream is captured, waits would end that: the memory stays until the heap's end. */
 void heap_free_block(handle *block, gvm_device *device, uint64_t granted)
 {
     const stream_argument stream = block->ending.given || block->consumed ? block->ending
@@ -122,7 +122,8 @@ void heap_free_block(handle *block, gvm_device *device, uint64_t granted)
     gvm_status status;
 
     if (stream.given) {
-        if (gvm_heap_free_async(heap, block->address, stream.stream) == GVM_OK)
+        status = gvm_heap_free_async(heap, block->address, stream.stream);
+        if (status == GVM_OK || status == GVM_E_INVALID)
             return;
         status = stream_wait(device, stream.stream); /* which may be another GPU's */
     }
@@ -139,8 +140,17 @@ static PyObject *close_block(PyObject *self, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "O&", get_kept_stream, &stream))
         return NULL;
-    if (stream.given && !block->closed)
+    if (stream.given && !block->closed) {
+        if ((!block->stream.given || block->stream.stream != stream.stream) &&
+            stream_is_captured(block->device, stream.stream)) {
+            (void)gvm_error_set(
+                GVM_E_INVALID,
+                "stream %p is being captured into a graph: the block cannot be freed behind it",
+                (void *)stream.stream);
+            return raise_status();
+        }
         set_stream(&block->ending, stream);
+    }
     return handle_close(self, NULL);
 }
 

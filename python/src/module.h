@@ -216,6 +216,7 @@ PyObject *pools_trim(PyObject *module, PyObject *unused);
 
 /* stream.c */
 gvm_status stream_wait(gvm_device *device, gvm_stream stream);
+bool stream_is_captured(gvm_device *device, gvm_stream stream);
 gvm_status stream_order(gvm_device *device, gvm_stream first, gvm_stream second);
 PyObject *stream_order_by_number(PyObject *module, PyObject *arguments);
 PyObject *stream_copy(PyObject *module, PyObject *arguments);

@@ -3,7 +3,7 @@
 
 typedef struct CUevent_st *event;
 
-enum { EVENT_DISABLE_TIMING = 2, INVALID_HANDLE = 400 };
+enum { EVENT_DISABLE_TIMING = 2, INVALID_HANDLE = 400, CAPTURE_IMPLICIT = 906 };
 
 static gvm_status find_call(const char *name, void *function)
 {
@@ -30,6 +30,18 @@ gvm_status stream_wait(gvm_device *device, gvm_stream stream)
     return result == 0
                ? GVM_OK
                : gvm_driver_error(result, "cuStreamSynchronize", "waiting for a stream fails");
+}
+
+/* Whether what would wait for its work, or for an event of it, would end a capture. */
+bool stream_is_captured(gvm_device *device, gvm_stream stream)
+{
+    int (*ask)(gvm_stream, int *state), state = 0, result;
+
+    if (find_call("cuStreamIsCapturing", &ask) != GVM_OK || gvm_device_push_context(device) != GVM_OK)
+        return false;
+    result = ask(stream, &state);
+    gvm_device_pop_context();
+    return result == CAPTURE_IMPLICIT || (result == 0 && state != 0);
 }
 
 typedef struct event_calls {

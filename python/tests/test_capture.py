@@ -67,3 +67,25 @@ def test_region_is_not_paused(keeper, streams):  # noqa: F811
         saver.resume()
         assert (array == 3).all()
         del array, more
+
+
+def test_block_is_not_closed(streams):  # noqa: F811
+    captured, other = streams
+    with gvmem.Heap() as heap:
+        block, own = heap.alloc(MIB, stream=other), heap.alloc(MIB, stream=captured)
+        array, used = numpy.asarray(block.array()), heap.alloc(MIB)
+        kept = used.array()
+        used.close(stream=other)
+        with captured.capture():
+            with pytest.raises(gvmem.errors.Invalid, match="captured"):
+                block.close(stream=captured)
+            own.close(stream=captured)
+            assert (block.closed, own.closed, heap.info().blocks) == (False, True, 2)
+        with other.capture():
+            del kept  # after its block was closed: nobody is there to be told
+            assert heap.info().blocks == 2
+        array[:] = 1
+        del array
+        block.close(stream=captured)
+        heap.trim()
+        assert heap.info().blocks == 1 and heap.info().pending_bytes == 0

@@ -240,6 +240,38 @@ static int be_refused(void *arg)
     return 0;
 }
 
+/* Behind a stream that is not the block's: an event would be needed. */
+static int be_freed(void *arg)
+{
+    gvm_heap_info now = {.struct_size = sizeof now};
+    void *plain = NULL, *own = NULL, *more = NULL;
+    CUstream other;
+    gvm_heap *heap;
+
+    (void)arg;
+    CHILD_EXPECT(start_captures());
+    CHILD_EXPECT(real->cuStreamCreate(&other, CU_STREAM_DEFAULT) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvm_heap_create(device, NULL, &heap) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, CHUNK, &plain) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, CHUNK, NULL, other, &own) == GVM_OK);
+    CHILD_EXPECT(begin_capture());
+    CHILD_EXPECT(gvm_heap_free_async(heap, plain, stream) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_heap_free_async(heap, own, stream) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_heap_free_after(heap, plain, (gvm_stream[]){other, stream}, 2) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_heap_alloc(heap, CHUNK, &more) == GVM_OK); /* looks at what waits */
+    CHILD_EXPECT(gvm_heap_get_info(heap, &now) == GVM_OK && now.blocks == 3 && now.pending_bytes == 0);
+    CHILD_EXPECT(capture_goes_on());
+    CHILD_EXPECT(real->cuGraphExecDestroy(end_capture(0)) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvm_heap_free_async(heap, plain, stream) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_free_async(heap, own, stream) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_get_info(heap, &now) == GVM_OK && now.blocks == 1 && now.pending_bytes == 0);
+    gvm_heap_destroy(heap);
+    CHILD_EXPECT(real->cuStreamDestroy(other) == CUDA_SUCCESS);
+    CHILD_EXPECT(stop_captures());
+    return 0;
+}
+
 static int be_parts(void *arg)
 {
     static uint64_t words[100], back[100];
@@ -280,6 +312,7 @@ CHILD_TEST(thread_of_the_library_relaxes_captures, be_service)
 CHILD_TEST(mode_of_the_program_is_kept, be_kept)
 CHILD_TEST(captured_appender_grows_at_launch, be_captured_appender)
 CHILD_TEST(wait_for_a_captured_stream_is_refused_and_spoils_nothing, be_refused)
+CHILD_TEST(free_behind_a_captured_stream_is_refused_and_spoils_nothing, be_freed)
 CHILD_TEST(work_for_a_captured_stream_is_part_of_the_graph, be_parts)
 
 int main(void)
@@ -290,6 +323,7 @@ int main(void)
         cmocka_unit_test(mode_of_the_program_is_kept),
         cmocka_unit_test(captured_appender_grows_at_launch),
         cmocka_unit_test(wait_for_a_captured_stream_is_refused_and_spoils_nothing),
+        cmocka_unit_test(free_behind_a_captured_stream_is_refused_and_spoils_nothing),
         cmocka_unit_test(work_for_a_captured_stream_is_part_of_the_graph),
     };
 
