@@ -8,7 +8,9 @@
  * Graphs: a graph uses the addresses of its capture whenever it is launched, those of blocks that were freed, too. So what is
  * taken while its stream is captured comes from a heap of the pool that keeps all its memory, and serves nothing but
  * captures into this pool: graphs that share a pool replay in the order of their captures, and never at the same time. Captures
- * without a pool have one of their own, which stays until the process ends.
+ * without a pool have one of their own, which stays until the process ends. The end of a pool waits for its device, which ends
+ * captures of streams there, so none ends while any pool is begun. A capture into no pool that was begun is not known: the end
+ * of a pool, of whichever device, may end it.
  *
  * Streams: a block is used by the work of the stream that it was taken for, and serves that stream again at once. A stream that
  * pools_use() names besides is waited for by an event, recorded when the block is freed; while one of these
