@@ -1,5 +1,5 @@
 /* A writer of JSON (RFC 8259). Bytes that are no UTF-8 become U+FFFD, so that the text is valid
- * whatever a driver's strings hold. */
+ * whatever a driver's strings hold; control characters are escaped, which a terminal might obey. */
 #include "tools/json.h"
 
 #include <inttypes.h>
@@ -29,6 +29,8 @@ static void write_string(FILE *out, const char *s)
             fputs("\\n", out);
         else if (len == 1 && (*s < 0x20 || *s == 0x7f))
             fprintf(out, "\\u%04x", (unsigned)*s);
+        else if (len == 2 && (unsigned char)s[0] == 0xc2 && (unsigned char)s[1] < 0xa0)
+            fprintf(out, "\\u%04x", (unsigned)(unsigned char)s[1]); /* U+0080 to U+009F */
         else
             fwrite(s, 1, len, out);
         s += len > 0 ? len : 1;

@@ -429,6 +429,14 @@ def test_gvmem_models_lists_them(server, keeper, publish):
     assert (b["name"], b["tensors"], b["read_leases"], b["openings"], b["version"], b["mode"]) == ("/b", 2, 0, 0, "3 beta", 0o600)
 
 
+def test_gvmem_models_writes_no_control_character_of_others(server, keeper):
+    with forge(keeper, b"", mark="gvmem-model 1 1 3 \x9bbeta".encode()):
+        text, as_json = (subprocess.run([BUILD / "tools/gvmem", "models", "-s", server.path, *more], capture_output=True, text=True, check=True).stdout
+                         for more in ([], ["--json"]))
+    assert "3 ?beta" in text and "\x9b" not in text + as_json and json.loads(as_json)[0]["version"] == "3 \x9bbeta"
+    keeper.drop("/forged")
+
+
 # ---- sleep, wake, with
 
 
