@@ -2,13 +2,10 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "miscadmin.h"
 #include "storage/predicate.h"
-#include "storage/proc.h"
 #include "utils/memutils.h"
-#include "utils/timeout.h"
-#include "utils/timestamp.h"
 
+#include "postgres/commit_limit.h"
 #include "postgres/directory.h"
 #include "postgres/lost.h"
 #include "postgres/memory.h"
@@ -105,27 +102,11 @@ refuse_prepare(void)
 					 errhint("Use COMMIT: such tables do not outlive the server.")));
 }
 
-/*
- * The server ends a statement's time limit before it commits. Here a commit may have to wait, so the limit
- * goes on: nothing is committed yet, and an ERROR is as good as any before.
- */
 static void
 commit_tables(void)
 {
-	const bool limited = gstore_pendings != NULL && StatementTimeout > 0 &&
-		!get_timeout_active(STATEMENT_TIMEOUT);
-
-	if (limited)
-		enable_timeout_at(
-			STATEMENT_TIMEOUT,
-			TimestampTzPlusMilliseconds(GetCurrentStatementStartTimestamp(), StatementTimeout));
 	for (gstore_pending *p = gstore_pendings; p != NULL; p = p->next)
 		commit_table(p);
-	if (limited)
-	{
-		disable_timeout(STATEMENT_TIMEOUT, true);
-		CHECK_FOR_INTERRUPTS();
-	}
 }
 
 static void
@@ -135,7 +116,8 @@ pending_xact_callback(XactEvent event, void *argument)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-			commit_tables();
+			if (gstore_pendings != NULL)
+				gstore_commit_limited(commit_tables);
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			refuse_prepare();

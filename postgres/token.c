@@ -30,6 +30,7 @@
 
 #include "keeper/table/manifest.h"
 #include "postgres/clock.h"
+#include "postgres/commit_limit.h"
 #include "postgres/privileges.h"
 #include "postgres/table.h"
 #include "postgres/token.h"
@@ -798,7 +799,7 @@ static void
 follow_xact_callback(XactEvent event, void *argument)
 {
 	if (event == XACT_EVENT_PRE_COMMIT && gstore_privileges_changed() && gstore != NULL)
-		follow_privileges();
+		gstore_commit_limited(follow_privileges);
 }
 
 static void

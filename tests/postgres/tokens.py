@@ -274,6 +274,18 @@ class Privileges:
         reader.close()
         s.sql("DROP FOREIGN TABLE ft, inner_table; DROP OWNED BY granted; DROP ROLE granted")
 
+    def statement_timeout_holds_for_commits_that_wait_for_it(self, s):
+        fill(s, 10)
+        s.sql("CREATE ROLE granted; CREATE FOREIGN TABLE other (id int) SERVER gstore_fdw; INSERT INTO other VALUES (1)")
+        granting = s.session()
+        granting.begin("SET synchronous_commit = on; GRANT SELECT ON ft TO granted")
+        s.wait_for(f"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = {granting.pid}")
+        expect(s.error("SET lock_timeout = '100s'; SET statement_timeout = '1s'; GRANT SELECT ON other TO granted"), "57014", "SQLSTATE")
+        s.sql(f"SELECT pg_cancel_backend({granting.pid})")
+        granting.finish()
+        s.sql("SET statement_timeout = '100s'; GRANT SELECT ON other TO granted")
+        s.sql("DROP FOREIGN TABLE other; DROP OWNED BY granted; DROP ROLE granted")
+
     def commits_that_change_no_such_privileges_delay_nobody(self, s):
         """On tables of other kinds; without grant options; of a role that has none."""
         fill(s)
