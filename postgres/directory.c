@@ -37,8 +37,9 @@ gstore_directory_attach(void)
 						   HASH_ELEM | HASH_BLOBS);
 }
 
-/* ---- stores. The lock is held exclusively. */
+/* ---- stores */
 
+/* The lock is held exclusively. */
 static void
 unref_store(dsa_pointer place)
 {
@@ -64,7 +65,27 @@ gstore_new_store(Oid relation, int device, bool arrow, gstore_store_name *name)
 									  .device = device,
 									  .epoch = gstore->epoch};
 	*name = store->name;
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	store->next = gstore->stores;
+	if (DsaPointerIsValid(store->next))
+		((gstore_store *) gstore_at(store->next))->previous = place;
+	gstore->stores = place;
+	LWLockRelease(gstore->lock);
 	return place;
+}
+
+void
+gstore_free_store(dsa_pointer place)
+{
+	const gstore_store *store = gstore_at(place);
+	gstore_store	   *previous = gstore_at(store->previous), *next = gstore_at(store->next);
+
+	*(previous != NULL ? &previous->next : &gstore->stores) = store->next;
+	if (next != NULL)
+		next->previous = store->previous;
+	if (DsaPointerIsValid(store->dead_rows))
+		dsa_free(gstore_dsa(), store->dead_rows);
+	dsa_free(gstore_dsa(), place);
 }
 
 void
@@ -838,42 +859,57 @@ describe_version(const gstore_table *table, const gstore_version *version,
 }
 
 int
-gstore_list_versions(gstore_version_info **out)
+gstore_list_tables(gstore_table_key **out)
 {
-	int					 capacity = 64, count = 0;
-	gstore_version_info *all = palloc(sizeof *all * (Size) capacity);
-	HASH_SEQ_STATUS		 scan;
-	const gstore_table	*table;
+	HASH_SEQ_STATUS		scan;
+	const gstore_table *table;
+	int					count = 0;
 
-	*out = all;
 	if (gstore == NULL)
 		return 0;
-	(void) gstore_dsa();
+	*out = palloc(sizeof **out * (Size) gstore_tables_max);
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	hash_seq_init(&scan, tables);
 	while ((table = hash_seq_search(&scan)) != NULL)
-	{
-		const gstore_version *newer = NULL;
-
-		for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))
-		{
-			if (count == capacity)
-				all = repalloc_huge(all, sizeof *all * (Size) (capacity *= 2));
-			describe_version(table, v, newer, &all[count++]);
-			newer = v;
-		}
-		if (table->lost)
-		{
-			if (count == capacity)
-				all = repalloc_huge(all, sizeof *all * (Size) (capacity *= 2));
-			all[count++] = (gstore_version_info){.key = table->key,
-												 .xmin = table->lost_xid,
-												 .xmax = newer != NULL ? newer->xid
-																	   : InvalidTransactionId,
-												 .view = {.empty = true, .lost = true}};
-		}
-	}
+		(*out)[count++] = table->key;
 	LWLockRelease(gstore->lock);
-	*out = all;
+	return count;
+}
+
+/* The lock is held. */
+static gstore_version_info *
+describe_versions(const gstore_table *table, int *count)
+{
+	int					  capacity = 64;
+	gstore_version_info	 *all = palloc(sizeof *all * (Size) capacity);
+	const gstore_version *newer = NULL;
+
+	for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))
+	{
+		if (*count == capacity - 1)
+			all = repalloc_huge(all, sizeof *all * (Size) (capacity *= 2));
+		describe_version(table, v, newer, &all[(*count)++]);
+		newer = v;
+	}
+	if (table->lost)
+		all[(*count)++] = (gstore_version_info){.key = table->key,
+												.xmin = table->lost_xid,
+												.xmax = newer != NULL ? newer->xid : InvalidTransactionId,
+												.view = {.empty = true, .lost = true}};
+	return all;
+}
+
+int
+gstore_list_versions(gstore_table_key key, gstore_version_info **out)
+{
+	const gstore_table *table;
+	int					count = 0;
+
+	(void) gstore_dsa();
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	table = gstore_find_table_of(key, false);
+	if (table != NULL)
+		*out = describe_versions(table, &count);
+	LWLockRelease(gstore->lock);
 	return count;
 }

@@ -79,6 +79,8 @@ gstore_view_is_dead(const gstore_view *view, uint64 row)
 /* A new store for the table, referenced by the caller's transaction; arrow: its format. */
 extern dsa_pointer gstore_new_store(Oid relation, int device, bool arrow, gstore_store_name *name);
 extern void		   gstore_release_store(dsa_pointer store);
+/* For the worker, of one that is dead. The lock is held exclusively. */
+extern void gstore_free_store(dsa_pointer store);
 
 /*
  * Adds a version of the current transaction; the version takes a reference of its own to the store.
@@ -136,7 +138,9 @@ typedef struct gstore_version_info
 	uint64 committed_bytes;
 } gstore_version_info;
 
-/* Every version of every table of all databases, palloc'd. */
-extern int gstore_list_versions(gstore_version_info **out);
+/* Tables of all databases that have versions, or are lost; palloc'd. */
+extern int gstore_list_tables(gstore_table_key **out);
+/* Every version of one, palloc'd. */
+extern int gstore_list_versions(gstore_table_key key, gstore_version_info **out);
 
 #endif

@@ -103,9 +103,7 @@ gstore_next_dead_store(gstore_store_name *name)
 		*name = store->name;
 		*link = store->next_dead;
 		gstore_token_forget(name);
-		if (DsaPointerIsValid(store->dead_rows))
-			dsa_free(gstore_dsa(), store->dead_rows);
-		dsa_free(gstore_dsa(), place);
+		gstore_free_store(place);
 	}
 	LWLockRelease(gstore->lock);
 	return store != NULL;
@@ -146,27 +144,18 @@ compare_sizes(const void *left, const void *right)
 void
 gstore_note_report(const gstore_report *report, const gstore_store_size *sizes, uint32 size_count)
 {
-	HASH_SEQ_STATUS		scan;
-	const gstore_table *table;
-
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	gstore->report = *report;
-	gstore_begin_tables(&scan);
-	while ((table = hash_seq_search(&scan)) != NULL)
-		for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))
-		{
-			gstore_store			*store = gstore_at(v->store);
-			const gstore_store_size	 key = {.store = store != NULL ? store->name.store : 0};
-			const gstore_store_size *size = store != NULL
-				? bsearch(&key, sizes, size_count, sizeof key, compare_sizes)
-				: NULL;
+	for (gstore_store *store = gstore_at(gstore->stores); store != NULL; store = gstore_at(store->next))
+	{
+		const gstore_store_size	 key = {.store = store->name.store};
+		const gstore_store_size *size = bsearch(&key, sizes, size_count, sizeof key, compare_sizes);
 
-			if (size != NULL)
-			{
-				store->sized = true;
-				store->committed_bytes = size->bytes;
-			}
-		}
+		if (size == NULL)
+			continue;
+		store->sized = true;
+		store->committed_bytes = size->bytes;
+	}
 	LWLockRelease(gstore->lock);
 }
 

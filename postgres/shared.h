@@ -31,8 +31,9 @@
 typedef struct gstore_store
 {
 	gstore_store_name name;
-	bool			  arrow; /* its format: 'arrow', not 'pgstrom' */
-	uint32			  refs;	 /* versions, transactions */
+	bool			  arrow;		  /* its format: 'arrow', not 'pgstrom' */
+	uint32			  refs;			  /* versions, transactions */
+	dsa_pointer		  previous, next; /* of all stores */
 	dsa_pointer		  next_dead;
 	dsa_pointer		  dead_rows;  /* bitmap of rows that no snapshot sees any more; may be absent */
 	uint64			  dead_bytes; /* its size */
@@ -173,6 +174,7 @@ typedef struct gstore_shared
 	bool			  no_driver;	/* the reason is that no driver could be loaded */
 	uint32			  failed_starts;
 	pg_atomic_uint64  next_store, next_writer_number;
+	dsa_pointer		  stores;	   /* all of them */
 	dsa_pointer		  dead_stores; /* to be dropped by the worker */
 	dsa_pointer		  copies;	   /* all that are not freed, also those that are being made */
 	dsa_pointer		  dead_copies;

@@ -115,43 +115,60 @@ raw_size(const gstore_version_info *v)
 	return bytes;
 }
 
+static void
+add_version(row *r, const gstore_version_info *v)
+{
+	add_datum(r, ObjectIdGetDatum(v->key.database));
+	add_datum(r, ObjectIdGetDatum(v->key.relation));
+	add_datum(r, Int32GetDatum((int32) v->revision));
+	add_datum(r, TransactionIdGetDatum(v->xmin));
+	add_datum(r, TransactionIdGetDatum(v->xmax));
+	if (v->view.empty)
+		add_null(r);
+	else
+		add_datum(r, Int32GetDatum(v->device));
+	if (v->view.empty)
+		add_null(r);
+	else
+		add_text_datum(r, v->view.arrow ? "arrow" : "pgstrom");
+	add_int64(r, raw_size(v));
+	add_int64(r, v->view.live_rows);
+	/* From here on not in version 1.0 of the extension. */
+	add_datum(r, BoolGetDatum(v->view.lost));
+	if (v->sized)
+		add_int64(r, v->committed_bytes);
+	else
+		add_null(r);
+	finish_result_row(r);
+}
+
+/* Versions may be many, and wide: those of one table are copied at a time. */
 Datum
 gstore_fdw_chunk_info(PG_FUNCTION_ARGS)
 {
-	gstore_version_info *all;
-	const int			 count = gstore_list_versions(&all);
-	row					 r;
+	gstore_table_key *tables;
+	const int		  count = gstore_list_tables(&tables);
+	MemoryContext	  context = AllocSetContextCreate(CurrentMemoryContext, "gstore versions",
+													  ALLOCSET_DEFAULT_SIZES);
+	row				  r;
 
 	begin_result_row(fcinfo, &r);
 	for (int i = 0; i < count; i++)
 	{
-		const gstore_version_info *v = &all[i];
+		MemoryContext		 old;
+		gstore_version_info *all;
+		int					 versions;
 
-		if (!may_see_table(v->key.database, v->key.relation))
+		if (!may_see_table(tables[i].database, tables[i].relation))
 			continue;
-		add_datum(&r, ObjectIdGetDatum(v->key.database));
-		add_datum(&r, ObjectIdGetDatum(v->key.relation));
-		add_datum(&r, Int32GetDatum((int32) v->revision));
-		add_datum(&r, TransactionIdGetDatum(v->xmin));
-		add_datum(&r, TransactionIdGetDatum(v->xmax));
-		if (v->view.empty)
-			add_null(&r);
-		else
-			add_datum(&r, Int32GetDatum(v->device));
-		if (v->view.empty)
-			add_null(&r);
-		else
-			add_text_datum(&r, v->view.arrow ? "arrow" : "pgstrom");
-		add_int64(&r, raw_size(v));
-		add_int64(&r, v->view.live_rows);
-		/* From here on not in version 1.0 of the extension. */
-		add_datum(&r, BoolGetDatum(v->view.lost));
-		if (v->sized)
-			add_int64(&r, v->committed_bytes);
-		else
-			add_null(&r);
-		finish_result_row(&r);
+		old = MemoryContextSwitchTo(context);
+		versions = gstore_list_versions(tables[i], &all);
+		for (int v = 0; v < versions; v++)
+			add_version(&r, &all[v]);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(context);
 	}
+	MemoryContextDelete(context);
 	return (Datum) 0;
 }
 
