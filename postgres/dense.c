@@ -475,15 +475,14 @@ abort_dense_copy(int code, Datum argument)
 	gstore_release_copy(d->record);
 }
 
-/* If this version's is of another definition, those of all versions end: one that is not outdated is made again. */
-static void
-end_outdated_copies(Relation relation, const gstore_view *view)
+/* Its copy is of another definition: then those of all versions end, and one that is not outdated is made again. */
+static bool
+has_outdated_copy(Relation relation, const gstore_view *view)
 {
-	gstore_copy outdated;
+	gstore_copy copy;
 
-	if (gstore_get_copy(RelationGetRelid(relation), view, &outdated) &&
-		outdated.definition != gstore_dense_definition(relation))
-		gstore_end_copies(RelationGetRelid(relation));
+	return gstore_get_copy(RelationGetRelid(relation), view, &copy) &&
+		copy.definition != gstore_dense_definition(relation);
 }
 
 /* Against changes of privileges from here on, until gstore_unlock_privileges(). */
@@ -509,12 +508,13 @@ static void
 make_copy(Relation relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES])
 {
 	gstore_dense d = {.relation = relation, .view = view, .items = count_items(view)};
+	const Oid replaced = has_outdated_copy(relation, view) ? RelationGetRelid(relation) : InvalidOid;
 
 	gstore_wait_ready();
 	d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore copy", ALLOCSET_DEFAULT_SIZES);
 	lay_out(&d);
 	d.far.copy_bytes = d.end;
-	d.record = gstore_new_copy(&d.far.copy, gstore_dense_definition(relation), d.end);
+	d.record = gstore_new_copy(replaced, &d.far.copy, gstore_dense_definition(relation), d.end);
 	PG_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));
 	{
 		gstore_progress_begin(GSTORE_EXPORTING, RelationGetRelid(relation), &d);
@@ -561,10 +561,7 @@ find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 	gstore_look_now(oid, GSTORE_DEAD_HERE, &view);
 	gstore_check_columns(relation, &view);
 	if (!view.empty && !find_handle(relation, &view, handle))
-	{
-		end_outdated_copies(relation, &view);
 		make_copy(relation, &view, handle);
-	}
 	UnlockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
 	return !view.empty;
 }

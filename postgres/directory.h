@@ -101,9 +101,10 @@ extern void gstore_forget_database(Oid database);
 
 /*
  * A record of a copy that is being made: the caller hangs it on a version or releases it. ERROR (53400) if copies of the session's
- * user would have more than gstore_fdw.copy_memory; they count until they are freed.
+ * user would have more than gstore_fdw.copy_memory; they count until they are freed. replaced: all copies of this table's
+ * versions end with it, and do not count for it; InvalidOid: none do.
  */
-extern dsa_pointer gstore_new_copy(uint64 *id, uint64 definition, uint64 bytes);
+extern dsa_pointer gstore_new_copy(Oid replaced, uint64 *id, uint64 definition, uint64 bytes);
 /* The record of the version's copy. False: the version has none. */
 extern bool gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out);
 /*

@@ -33,13 +33,55 @@ fail_copy(uint64 bytes, uint64 others)
 					 "or by gstore_revoke_all(). Or have gstore_fdw.copy_memory raised.")));
 }
 
-dsa_pointer
-gstore_new_copy(uint64 *id, uint64 definition, uint64 bytes)
+/* Those of a table's versions; NULL: there is none. The lock is held. */
+static uint64
+sum_copies_of(const gstore_table *table, Oid owner)
 {
-	const dsa_pointer place = dsa_allocate0(gstore_dsa(), sizeof(gstore_copy));
-	gstore_copy		 *copy = gstore_at(place);
-	uint64			  others;
-	bool			  room;
+	uint64 sum = 0;
+
+	for (const gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
+		 v = gstore_at(v->older))
+	{
+		const gstore_copy *copy = gstore_at(v->copy);
+
+		if (copy != NULL && copy->owner == owner)
+			sum += copy->bytes;
+	}
+	return sum;
+}
+
+/* The lock is held exclusively. */
+static void
+end_copy(gstore_version *version, TransactionId ended)
+{
+	gstore_copy *copy = gstore_at(version->copy);
+
+	if (copy == NULL)
+		return;
+	copy->ended = ended;
+	copy->next_dead = gstore->ended_copies;
+	gstore->ended_copies = version->copy;
+	version->copy = InvalidDsaPointer;
+}
+
+/* Of a table's versions; NULL: there is none. The lock is held exclusively. */
+static void
+end_copies(const gstore_table *table, TransactionId ended)
+{
+	for (gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
+		 v = gstore_at(v->older))
+		end_copy(v, ended);
+}
+
+dsa_pointer
+gstore_new_copy(Oid replaced, uint64 *id, uint64 definition, uint64 bytes)
+{
+	const TransactionId ended = OidIsValid(replaced) ? GetTopTransactionId() : InvalidTransactionId;
+	const dsa_pointer	place = dsa_allocate0(gstore_dsa(), sizeof(gstore_copy));
+	gstore_copy		   *copy = gstore_at(place);
+	const gstore_table *table;
+	uint64				others;
+	bool				room;
 
 	copy->id = *id = pg_atomic_fetch_add_u64(&gstore->next_store, 1);
 	copy->owner = GetSessionUserId();
@@ -47,12 +89,14 @@ gstore_new_copy(uint64 *id, uint64 definition, uint64 bytes)
 	copy->definition = definition;
 	copy->bytes = bytes;
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	others = sum_copies(copy->owner);
+	table = OidIsValid(replaced) ? gstore_find_table(replaced, false) : NULL;
+	others = sum_copies(copy->owner) - sum_copies_of(table, copy->owner);
 	room = gstore_copy_memory_mb < 0 || bytes + others <= (uint64) gstore_copy_memory_mb * 1024 * 1024;
 	if (room)
 	{
 		copy->next = gstore->copies;
 		gstore->copies = place;
+		end_copies(table, ended);
 	}
 	else
 		dsa_free(gstore_dsa(), place);
@@ -74,20 +118,6 @@ gstore_free_copy(dsa_pointer place)
 	dsa_free(gstore_dsa(), place);
 }
 
-/* The lock is held exclusively. */
-static void
-end_copy(gstore_version *version, TransactionId ended)
-{
-	gstore_copy *copy = gstore_at(version->copy);
-
-	if (copy == NULL)
-		return;
-	copy->ended = ended;
-	copy->next_dead = gstore->ended_copies;
-	gstore->ended_copies = version->copy;
-	version->copy = InvalidDsaPointer;
-}
-
 void
 gstore_end_copies(Oid relation)
 {
@@ -98,9 +128,7 @@ gstore_end_copies(Oid relation)
 	(void) gstore_dsa();
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	table = gstore_find_table(relation, false);
-	for (gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
-		 v = gstore_at(v->older))
-		end_copy(v, ended);
+	end_copies(table, ended);
 	LWLockRelease(gstore->lock);
 	gstore_wake_worker();
 }

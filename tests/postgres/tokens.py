@@ -150,6 +150,24 @@ class Shares:
         wait_until("there is room when no snapshot sees the first version", is_made)
         s.sql("DROP FOREIGN TABLE ft; DROP OWNED BY copier, other_copier; DROP ROLE copier, other_copier")
 
+    def copies_from_before_an_alter_do_not_count_for_the_one_in_their_place(self, s):
+        s.sql("CREATE ROLE copier; DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw")
+        s.sql("INSERT INTO ft SELECT generate_series(1, 200000); GRANT SELECT ON ft TO copier")
+        as_copier = "SET gstore_fdw.copy_memory = '1MB'; SET SESSION AUTHORIZATION copier;"
+        export = f"{as_copier} SELECT gstore_export_ipchandle('ft')"
+        before = s.sql(export)
+        reader = s.session()
+        reader.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")  # ended copies stay
+        s.sql("ALTER FOREIGN TABLE ft RENAME COLUMN id TO number")
+        after = s.sql(export)
+        expect(after != before, True, "another handle")
+        s.sql("ALTER FOREIGN TABLE ft RENAME COLUMN number TO id")
+        expect(refusal(s, "PERFORM gstore_export_ipchandle('ft')", as_copier)[0], "53400", "SQLSTATE while the first copy is not freed")
+        s.sql("ALTER FOREIGN TABLE ft RENAME COLUMN id TO number")
+        expect(s.sql(export), after, "the handle, which what was refused has not ended")
+        reader.close()
+        s.sql("DROP FOREIGN TABLE ft; DROP OWNED BY copier; DROP ROLE copier")
+
 
 @group()
 class Compilers:
