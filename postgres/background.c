@@ -1,9 +1,7 @@
 /* See background.h. */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
@@ -11,9 +9,9 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 
 #include "postgres/background.h"
+#include "postgres/table.h"
 
 static gstore_working *working_list, *working; /* of this process's kind; its own place there */
 static bool			   was_awaited;
@@ -106,20 +104,6 @@ gstore_background_connect(Datum database, uint32 flags, gstore_working *list)
 	before_shmem_exit(leave_list, (Datum) 0);
 }
 
-static Oid
-owner_of(Oid table)
-{
-	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-	Oid		  owner = InvalidOid;
-
-	if (HeapTupleIsValid(tuple))
-	{
-		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-		ReleaseSysCache(tuple);
-	}
-	return owner;
-}
-
 /* Another process is at it, or at one of its owner's. The directory's lock is held. */
 static bool
 is_taken(Oid table, Oid owner)
@@ -142,7 +126,7 @@ is_taken(Oid table, Oid owner)
 static bool
 take_table(Oid table)
 {
-	const Oid owner = owner_of(table);
+	const Oid owner = gstore_owner_of(table);
 	bool	  taken;
 
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);

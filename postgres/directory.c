@@ -4,16 +4,22 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "storage/latch.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/wait_event.h"
 
 #include "postgres/arrow.h"
+#include "postgres/clock.h"
 #include "postgres/directory.h"
 
-#define NEW_VERSIONS_MAX 256 /* that may wait for the worker's next look at the clock */
+#define NEW_VERSIONS_MAX	256 /* that may wait for the worker's next look at the clock */
+#define VERSION_BYTES_LEAST ((uint64) 1024)
+#define VERSIONS_WAIT_MS	3000 /* for the worker, which forgets old ones once a second */
+#define VERSIONS_LOOK_MS	10
 
 static HTAB *tables;
 
@@ -153,11 +159,36 @@ gstore_release_copy(dsa_pointer place)
 	gstore_wake_worker();
 }
 
+/* Its part in gstore_fdw.version_memory. Small ones take time: each is looked at once a second. */
+static uint64
+version_bytes(const gstore_version *version)
+{
+	return Max(VERSION_BYTES_LEAST,
+			   offsetof(gstore_version, columns) + sizeof(gstore_column) * version->column_count +
+				   (version->delete_bytes > 0 ? version->delete_bytes
+											  : version->delete_count * sizeof(uint64)));
+}
+
 static void
-free_version(dsa_pointer place)
+count_version(gstore_table *table, const gstore_version *version)
+{
+	table->version_bytes += version_bytes(version);
+	gstore->version_bytes += version_bytes(version);
+}
+
+static void
+discount_version(gstore_table *table, const gstore_version *version)
+{
+	table->version_bytes -= version_bytes(version);
+	gstore->version_bytes -= version_bytes(version);
+}
+
+static void
+free_version(gstore_table *table, dsa_pointer place)
 {
 	gstore_version *version = gstore_at(place);
 
+	discount_version(table, version);
 	unref_store(version->store);
 	list_dead_copy(version->copy);
 	if (DsaPointerIsValid(version->deletes))
@@ -366,13 +397,14 @@ keep_deletes(gstore_version *version, const gstore_rowset *deletes)
 static dsa_pointer
 make_version(const gstore_view *state, const gstore_rowset *deletes)
 {
-	const Size		  columns_size = sizeof(gstore_column) * (Size) state->column_count;
+	const int		  column_count = state->empty ? 0 : state->column_count;
+	const Size		  columns_size = sizeof(gstore_column) * (Size) column_count;
 	const dsa_pointer place = dsa_allocate0(gstore_dsa(),
 											offsetof(gstore_version, columns) + columns_size);
 	gstore_version	 *version = gstore_at(place);
 
 	version->xid = GetTopTransactionId();
-	version->column_count = (uint32) state->column_count;
+	version->column_count = (uint32) column_count;
 	version->store = InvalidDsaPointer;
 	version->deletes = InvalidDsaPointer;
 	if (!state->empty)
@@ -393,15 +425,83 @@ make_version(const gstore_view *state, const gstore_rowset *deletes)
 	return place;
 }
 
+/* Of the versions of an owner's tables that newer ones follow. The lock is held. */
+static uint64
+sum_old_versions(Oid owner)
+{
+	uint64				sum = 0;
+	HASH_SEQ_STATUS		scan;
+	const gstore_table *table;
+
+	hash_seq_init(&scan, tables);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		if (table->owner == owner && DsaPointerIsValid(table->newest))
+			sum += table->version_bytes - version_bytes(gstore_at(table->newest));
+	return sum;
+}
+
+/* What empties a table that has rows, or may have, is not refused: memory is given back by it. The lock is held. */
+static bool
+has_version_room(Oid relation, Oid owner, bool empty)
+{
+	const uint64		limit = (uint64) gstore_version_memory_mb * 1024 * 1024;
+	const gstore_table *table = gstore_find_table(relation, false);
+
+	if (gstore_version_memory_mb < 0 || gstore->version_bytes <= limit)
+		return true;
+	if (empty &&
+		(table == NULL || !DsaPointerIsValid(table->newest) ||
+		 DsaPointerIsValid(((const gstore_version *) gstore_at(table->newest))->store)))
+		return true;
+	return sum_old_versions(owner) <= limit;
+}
+
+/* Old versions that no snapshot needs are to be forgotten first. */
+static void
+wait_for_version_room(Oid relation, Oid owner, bool empty)
+{
+	const int64 deadline = gstore_deadline_ns(VERSIONS_WAIT_MS);
+	bool		room, woken = false;
+
+	(void) gstore_dsa();
+	for (;;)
+	{
+		LWLockAcquire(gstore->lock, LW_SHARED);
+		room = has_version_room(relation, owner, empty);
+		LWLockRelease(gstore->lock);
+		if (room)
+			return;
+		if (gstore_now_ns() >= deadline)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("versions of an owner's tables in GPU memory are limited to %d MiB",
+							gstore_version_memory_mb),
+					 errdetail("Role \"%s\" has more, which a snapshot may see that is open.",
+							   GetUserNameFromId(owner, true)),
+					 errhint("pg_stat_activity.backend_xmin, pg_prepared_xacts and pg_replication_slots show who keeps old "
+							 "snapshots. End these, or have gstore_fdw.version_memory raised.")));
+		if (!woken)
+			gstore_wake_worker();
+		woken = true;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, VERSIONS_LOOK_MS,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
 void
-gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes,
+gstore_add_version(Oid relation, Oid owner, const gstore_view *state, const gstore_rowset *deletes,
 				   uint64 changes, bool *recorded)
 {
-	const dsa_pointer place = make_version(state, deletes);
-	gstore_version	 *version = gstore_at(place);
-	gstore_table	 *table;
-	bool			  many;
+	dsa_pointer		place;
+	gstore_version *version;
+	gstore_table   *table;
+	bool			many;
 
+	wait_for_version_room(relation, owner, state->empty);
+	place = make_version(state, deletes);
+	version = gstore_at(place);
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	if (!state->empty && state->name.epoch != gstore->epoch)
 	{
@@ -430,6 +530,9 @@ gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *
 	version->changes = changes;
 	table->changes += changes;
 	table->newest = place;
+	if (OidIsValid(owner))
+		table->owner = owner;
+	count_version(table, version);
 	many = ++gstore->new_versions % NEW_VERSIONS_MAX == 0;
 	*recorded = table->recorded || state->empty;
 	LWLockRelease(gstore->lock);
@@ -453,7 +556,7 @@ gstore_remove_version(Oid relation, TransactionId xid)
 		{
 			table->newest = version->older;
 			table->changes -= Min(version->changes, table->changes);
-			free_version(newest);
+			free_version(table, newest);
 		}
 	}
 	LWLockRelease(gstore->lock);
@@ -485,7 +588,7 @@ ensure_dead_bitmap(gstore_store *store, uint64 bytes)
 
 /* A version's deletions become the store's. False: no memory; then they stay where they are. */
 static bool
-merge_deletes(gstore_version *version)
+merge_deletes(gstore_table *table, gstore_version *version)
 {
 	gstore_store *store = gstore_at(version->store);
 
@@ -496,8 +599,10 @@ merge_deletes(gstore_version *version)
 	mark_deletes(version, gstore_at(store->dead_rows));
 	store->dead_count += version->delete_count;
 	dsa_free(gstore_dsa(), version->deletes);
+	discount_version(table, version);
 	version->deletes = InvalidDsaPointer;
 	version->delete_count = version->delete_bytes = 0;
+	count_version(table, version);
 	return true;
 }
 
@@ -522,7 +627,7 @@ forget_old_versions(gstore_table *table, TransactionId horizon)
 	if (version == NULL)
 		return;
 	for (gstore_version *v = version; v != NULL; v = gstore_at(v->older))
-		if (DsaPointerIsValid(v->store) && v->store == version->store && !merge_deletes(v))
+		if (DsaPointerIsValid(v->store) && v->store == version->store && !merge_deletes(table, v))
 			return;
 	version->xid = FrozenTransactionId;
 	table->lost = false;
@@ -532,11 +637,11 @@ forget_old_versions(gstore_table *table, TransactionId horizon)
 		const dsa_pointer older = version->older;
 
 		version->older = ((gstore_version *) gstore_at(older))->older;
-		free_version(older);
+		free_version(table, older);
 	}
 	if (!DsaPointerIsValid(version->store) && gstore_at(table->newest) == version)
 	{
-		free_version(table->newest);
+		free_version(table, table->newest);
 		table->newest = InvalidDsaPointer;
 		remove_table(table);
 	}
@@ -587,7 +692,7 @@ gstore_forget_versions(gstore_table *table)
 		const dsa_pointer newest = table->newest;
 
 		table->newest = ((gstore_version *) gstore_at(newest))->older;
-		free_version(newest);
+		free_version(table, newest);
 	}
 }
 

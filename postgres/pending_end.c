@@ -10,6 +10,7 @@
 #include "postgres/lost.h"
 #include "postgres/memory.h"
 #include "postgres/pending_state.h"
+#include "postgres/table.h"
 
 static bool
 is_changed(const gstore_pending *p)
@@ -54,7 +55,8 @@ commit_table(gstore_pending *p)
 	}
 	if (!p->state.empty && p->deletion_count > p->first_deletion)
 		deleted = p->deleted;
-	gstore_add_version(p->relation, &p->state, deleted, p->changes, &recorded);
+	gstore_add_version(p->relation, gstore_owner_of(p->relation), &p->state, deleted, p->changes,
+					   &recorded);
 	p->versioned = true;
 	if (!recorded)
 		(void) gstore_record_tables(ERROR);

@@ -22,6 +22,7 @@ int	   gstore_token_lifetime_s = 3600;
 int	   gstore_gpu_workers = 8;
 int	   gstore_load_memory_mb = -1;
 int	   gstore_copy_memory_mb = -1;
+int	   gstore_version_memory_mb = 256;
 int	   gstore_lost_tables = GSTORE_LOST_EMPTY;
 bool   gstore_wait_for_source = false;
 bool   gstore_gpu_queries = true;
@@ -178,6 +179,10 @@ gstore_settings_init(void)
 	DefineCustomIntVariable("gstore_fdw.copy_memory",
 							"Device memory that copies of a role may have under CUDA handles.",
 							"-1: no limit.", &gstore_copy_memory_mb, -1, -1, INT_MAX, PGC_SUSET,
+							GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable("gstore_fdw.version_memory",
+							"Shared memory for versions of an owner's tables that snapshots may see.",
+							"-1: no limit.", &gstore_version_memory_mb, 256, -1, INT_MAX, PGC_SUSET,
 							GUC_UNIT_MB, NULL, NULL, NULL);
 	define_query_settings();
 	MarkGUCPrefixReserved("gstore_fdw");

@@ -30,8 +30,9 @@ extern int	 gstore_readers;	 /* gstore_reader_group */
 extern int	 gstore_token_lifetime_s;
 extern int	 gstore_gpu_workers; /* of sessions, at most: plcuda.max_workers */
 extern int	 gstore_load_memory_mb;
-extern int	 gstore_copy_memory_mb; /* of a role, under CUDA handles; -1: no limit */
-extern int	 gstore_lost_tables;	/* gstore_lost_choice */
+extern int	 gstore_copy_memory_mb;	   /* of a role, under CUDA handles; -1: no limit */
+extern int	 gstore_version_memory_mb; /* of an owner, old versions; -1: no limit */
+extern int	 gstore_lost_tables;	   /* gstore_lost_choice */
 extern bool	 gstore_wait_for_source;
 /* Of queries on the GPU: */
 extern bool	  gstore_gpu_queries;

@@ -131,6 +131,8 @@ typedef struct gstore_table
 	gstore_table_key key;
 	dsa_pointer		 newest; /* of gstore_version */
 	uint32			 revisions;
+	Oid	   owner; /* at the latest commit; InvalidOid: there was none since the server's start */
+	uint64 version_bytes; /* of its versions, as they count for the owner */
 	/* Of the loss of all versions there were; a snapshot that does not see it is older. */
 	TransactionId lost_xid;
 	bool		  lost; /* and with it rows, which no newer version replaces for all snapshots */
@@ -178,8 +180,9 @@ typedef struct gstore_shared
 	dsa_pointer		  dead_stores; /* to be dropped by the worker */
 	dsa_pointer		  copies;	   /* all that are not freed, also those that are being made */
 	dsa_pointer		  dead_copies;
-	uint32			  new_versions; /* added since old ones were last forgotten */
-	dsa_pointer		  ended_copies; /* until no transaction knows them */
+	uint32			  new_versions;	 /* added since old ones were last forgotten */
+	uint64			  version_bytes; /* of all tables */
+	dsa_pointer		  ended_copies;	 /* until no transaction knows them */
 	uint64			  token_numbers;
 	gstore_token	  tokens[GSTORE_TOKENS_MAX];
 	gstore_report	  report; /* of the last second */

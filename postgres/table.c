@@ -98,3 +98,17 @@ gstore_is_owner(Oid relation)
 {
 	return object_ownercheck(RelationRelationId, relation, GetUserId());
 }
+
+Oid
+gstore_owner_of(Oid relation)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Oid		  owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}

@@ -24,4 +24,7 @@ extern void gstore_check_readable(Oid relation);
 /* Is the user the table's owner, or a member of it? */
 extern bool gstore_is_owner(Oid relation);
 
+/* InvalidOid: there is no such relation (any more). */
+extern Oid gstore_owner_of(Oid relation);
+
 #endif

@@ -168,6 +168,28 @@ class Shares:
         reader.close()
         s.sql("DROP FOREIGN TABLE ft; DROP OWNED BY copier; DROP ROLE copier")
 
+    def versions_of_an_owner_that_a_snapshot_keeps_have_a_limit(self, s):
+        columns = ", ".join(f"c{i} int" for i in range(400))
+        s.sql(f"CREATE ROLE writer; DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft ({columns}) SERVER gstore_fdw; CREATE FOREIGN TABLE other (id int) SERVER gstore_fdw")
+        s.sql("ALTER FOREIGN TABLE ft OWNER TO writer")
+        limit = "SET gstore_fdw.version_memory = '1MB'"
+        commits = "DO $$ BEGIN FOR i IN 1..100 LOOP INSERT INTO ft (c0) VALUES (i); COMMIT; END LOOP; END $$"
+        writer = s.session()
+        writer.sql(limit)
+        writer.sql(commits)
+        reader = s.session()
+        reader.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+        writer.begin(commits)
+        expect(writer.error(), "53400", "SQLSTATE of more of 20 kB each")
+        rows = int(s.sql("SELECT count(*) FROM ft"))
+        expect(140 < rows < 170, True, f"rows: {rows}")
+        s.sql(f"{limit}; INSERT INTO other VALUES (1)")
+        s.sql(f"{limit}; TRUNCATE ft")
+        expect(s.error(f"{limit}; TRUNCATE ft"), "53400", "SQLSTATE of another version without rows")
+        reader.close()
+        s.sql(f"{limit}; INSERT INTO ft (c0) VALUES (1)")
+        s.sql("DROP FOREIGN TABLE ft, other; DROP ROLE writer")
+
 
 @group()
 class Compilers:
