@@ -425,6 +425,24 @@ make_version(const gstore_view *state, const gstore_rowset *deletes)
 	return place;
 }
 
+/* Others find some that are left; who has many gets no more until then. The lock is held. */
+static bool
+has_share(Oid owner, int *count, int *left)
+{
+	const int			all = (int) hash_get_num_entries(tables);
+	HASH_SEQ_STATUS		scan;
+	const gstore_table *table;
+
+	*count = 0;
+	*left = gstore_tables_max - all;
+	if (all / GSTORE_TABLES_A_FREE_ONE < *left) /* whoever has them */
+		return true;
+	hash_seq_init(&scan, tables);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		*count += table->owner == owner;
+	return *count / GSTORE_TABLES_A_FREE_ONE < *left;
+}
+
 /* Of the versions of an owner's tables that newer ones follow. The lock is held. */
 static uint64
 sum_old_versions(Oid owner)
@@ -490,6 +508,22 @@ wait_for_version_room(Oid relation, Oid owner, bool empty)
 	}
 }
 
+static void
+fail_table(Oid owner, int count, int left)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 left == 0 ? errmsg("too many tables are in GPU memory")
+					   : errmsg("role \"%s\" has %d tables in GPU memory, its share of %d",
+								GetUserNameFromId(owner, true), count, gstore_tables_max),
+			 left == 0 ? 0
+					   : errdetail("A role may have %d times as many as are free, and %d are free.",
+								   GSTORE_TABLES_A_FREE_ONE, left),
+			 errhint("Drop or TRUNCATE tables that have or had rows, or raise gstore_fdw.max_relations, which is %d, "
+					 "and restart the server, which empties all tables.",
+					 gstore_max_relations)));
+}
+
 void
 gstore_add_version(Oid relation, Oid owner, const gstore_view *state, const gstore_rowset *deletes,
 				   uint64 changes, bool *recorded)
@@ -497,7 +531,9 @@ gstore_add_version(Oid relation, Oid owner, const gstore_view *state, const gsto
 	dsa_pointer		place;
 	gstore_version *version;
 	gstore_table   *table;
-	bool			many;
+	const bool		unbounded = !OidIsValid(owner) || superuser_arg(owner);
+	bool			many, shared = true;
+	int				count = 0, left = 0;
 
 	wait_for_version_room(relation, owner, state->empty);
 	place = make_version(state, deletes);
@@ -511,17 +547,16 @@ gstore_add_version(Oid relation, Oid owner, const gstore_view *state, const gsto
 				(errcode(ERRCODE_CONNECTION_FAILURE),
 				 errmsg("the GPU memory keeper was started anew during the transaction")));
 	}
-	table = gstore_find_table(relation, true);
+	table = gstore_find_table(relation, false);
+	if (table == NULL)
+		shared = unbounded || has_share(owner, &count, &left);
+	if (table == NULL && shared)
+		table = gstore_find_table(relation, true);
 	if (table == NULL)
 	{
 		LWLockRelease(gstore->lock);
 		free_unlinked(place);
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("too many tables are in GPU memory"),
-				 errhint("Drop or TRUNCATE tables that have or had rows, or raise gstore_fdw.max_relations, which is %d, "
-						 "and restart the server, which empties all tables.",
-						 gstore_max_relations)));
+		fail_table(owner, count, shared ? 0 : left);
 	}
 	if (!state->empty)
 		((gstore_store *) gstore_at(version->store))->refs++;

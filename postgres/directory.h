@@ -85,7 +85,7 @@ extern void gstore_free_store(dsa_pointer store);
 /*
  * Adds a version of the current transaction; the version takes a reference of its own to the store.
  * deletes: the rows that it deleted; NULL: none. changes: how many it inserted, updated and deleted. owner: the table's, whose
- * share is counted; InvalidOid: the table was dropped. ERROR (53400) if that has too much.
+ * share is counted; InvalidOid: the table was dropped. ERROR (53400) if that has too much, or too many tables.
  */
 extern void gstore_add_version(Oid relation, Oid owner, const gstore_view *state,
 							   const gstore_rowset *deletes, uint64 changes,

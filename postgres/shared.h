@@ -59,6 +59,8 @@ typedef struct gstore_copy
 	uint8		  handle[GSTORE_HANDLE_BYTES];
 } gstore_copy;
 
+#define GSTORE_TABLES_A_FREE_ONE 3 /* so many times as many as are free an owner may have */
+
 /* ---- tokens (token.h) */
 
 #define GSTORE_NO_WRITER			 1 /* no writer has it */

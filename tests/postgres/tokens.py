@@ -191,6 +191,36 @@ class Shares:
         s.sql("DROP FOREIGN TABLE ft, other; DROP ROLE writer")
 
 
+@group("gstore_fdw.max_relations=8")
+class Tables:
+    def owners_share_tables_with_rows(self, s):
+        """But superusers, who find all places that are free."""
+
+        def fill_as(role, tables):
+            """How many of them can be filled."""
+            filled = 0
+            for table in tables:
+                try:
+                    s.sql(f"SET SESSION AUTHORIZATION {role}; CREATE FOREIGN TABLE {table} (id int) SERVER gstore_fdw; INSERT INTO {table} VALUES (1)")
+                    filled += 1
+                except SqlError as error:
+                    expect(str(error), "53400", f"{table} of {role}")
+            return filled
+
+        for role in ("first", "second"):
+            s.sql(f"CREATE ROLE {role}; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO {role}; GRANT CREATE ON SCHEMA public TO {role}")
+        expect(fill_as("first", [f"f{i}" for i in range(8)]), 6, "tables of the first")
+        expect(fill_as("second", ["s0"]), 1, "tables of the second")
+        s.sql("INSERT INTO f0 VALUES (2)")
+        expect(fill_as("first", ["f8"]), 0, "more of the first")
+        expect(fill_as("postgres", ["p0"]), 1, "the last place")
+        expect(fill_as("second", ["s1"]), 0, "where none is free")
+        s.sql("DROP OWNED BY first, second; DROP FOREIGN TABLE p0; DROP ROLE first, second")
+        s.wait_for("SELECT count(*) FROM gstore_fdw_chunk_info", "0")
+        expect(fill_as("postgres", [f"p{i}" for i in range(9)]), 8, "tables of a superuser")
+        s.sql("DROP FOREIGN TABLE " + ", ".join(f"p{i}" for i in range(8)))
+
+
 @group()
 class Compilers:
     """Connections to the spawner as backends make them; processes that are started wait for a text."""
