@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "storage/procarray.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -206,6 +207,51 @@ gstore_reload_stop(Oid database)
 
 /* ---- the keeper's worker */
 
+static bool
+is_loading(void)
+{
+	bool any = false;
+
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	for (int i = 0; i < GSTORE_WORKING_MOST; i++)
+		any |= OidIsValid(gstore->loaders[i].relation);
+	LWLockRelease(gstore->lock);
+	return any;
+}
+
+static void
+end_loader_at(Oid database, Oid relation)
+{
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	for (int i = 0; i < GSTORE_WORKING_MOST; i++)
+		if (gstore->loaders[i].database == database && gstore->loaders[i].relation == relation)
+			(void) kill(gstore->loaders[i].pid, SIGTERM);
+	LWLockRelease(gstore->lock);
+}
+
+/*
+ * Of those at tables that somebody waits to drop, truncate or alter, as a source need not end. Who waits to write rows does wait:
+ * else a load would end by the first of many writers.
+ */
+static void
+end_loaders_in_the_way(void)
+{
+	LockData *locks;
+
+	if (!is_loading())
+		return;
+	locks = GetLockStatusData();
+	for (int i = 0; i < locks->nelements; i++)
+	{
+		const LockInstanceData *l = &locks->locks[i];
+
+		if (l->locktag.locktag_type == LOCKTAG_RELATION && l->waitLockMode > ShareUpdateExclusiveLock)
+			end_loader_at(l->locktag.locktag_field1, l->locktag.locktag_field2);
+	}
+	pfree(locks->locks);
+	pfree(locks);
+}
+
 void
 gstore_reload_look(void)
 {
@@ -215,6 +261,7 @@ gstore_reload_look(void)
 									   .purpose = "load tables from their sources"};
 	Oid						 database;
 
+	end_loaders_in_the_way();
 	if (gstore_background_has_place(&loader) && !RecoveryInProgress() && choose_table_to_load(&database))
 		gstore_background_start(&loader, database);
 }

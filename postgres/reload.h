@@ -13,7 +13,7 @@
 
 #include "postgres/directory.h"
 
-/* For the keeper's worker, now and then: starts what is due. */
+/* For the keeper's worker, each second: starts what is due, and ends loads of tables that somebody waits to drop, truncate or alter. */
 extern void gstore_reload_look(void);
 
 /*

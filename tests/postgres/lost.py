@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 from cases import count, expect_usable, fill, group, main  # noqa: E402
 from private import START_S, Failed, expect  # noqa: E402
 
+LOADERS = "SELECT {} FROM pg_stat_activity a JOIN pg_locks l USING (pid) WHERE backend_type = 'gstore_fdw loader' AND mode = 'ShareUpdateExclusiveLock' AND wait_event = 'PgSleep'"
 LOST = "SELECT bool_or(lost) FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
 
 
@@ -501,12 +502,15 @@ class Source:
         tries = int(server.sql("SELECT last_value FROM tries")) - before
         expect(tries <= 4 * len(failing), True, f"delays between tries, of which there were {tries}")
         server.sql("DROP FOREIGN TABLE " + ", ".join(failing) + "; DROP SEQUENCE tries")
-        dropping = server.session()
-        dropping.begin(f"DROP FOREIGN TABLE {endless}")
-        server.wait_for(f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {dropping.pid}")
-        server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader'")
-        dropping.finish()
-        dropping.close()
+        loader, loading = server.sql(LOADERS.format("pid, relation::regclass")).split("|")
+        writer = server.session()
+        writer.begin(f"INSERT INTO {loading} VALUES (1)")
+        server.wait_for(f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {writer.pid}")
+        time.sleep(3)
+        expect(server.sql(LOADERS.format("pid")), loader, "the loader that a writer waits for")
+        server.sql(f"SET ROLE endless; DROP FOREIGN TABLE {endless}")
+        writer.finish()
+        writer.close()
         server.sql("DROP DATABASE other")
         server.sql("DROP FOREIGN TABLE ft; DROP TABLE later; DROP OWNED BY endless; DROP ROLE endless")
 
