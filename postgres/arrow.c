@@ -6,6 +6,7 @@
 #include "utils/array.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "postgres/arrow.h"
 #include "postgres/store.h"

@@ -28,6 +28,7 @@
 
 #include "postgres/autoanalyze.h"
 #include "postgres/background.h"
+#include "postgres/clock.h"
 #include "postgres/directory.h"
 #include "postgres/fdw.h"
 #include "postgres/table.h"
@@ -43,13 +44,16 @@ has_changed(const gstore_table *table)
 		(double) table->changes > autovacuum_anl_thresh + autovacuum_anl_scale * table->analyzed_rows;
 }
 
-/* A database with tables that are due. All of it that have changed are tried now, and not again before autovacuum would. */
+/*
+ * A database with tables that are due. All of it that have changed are tried now, unless another process is at one of their owner's,
+ * and not again before autovacuum would.
+ */
 static bool
 choose_table_to_analyze(Oid *database)
 {
-	const TimestampTz now = GetCurrentTimestamp();
-	HASH_SEQ_STATUS	  scan;
-	gstore_table	 *table;
+	const int64		now = gstore_now_ns();
+	HASH_SEQ_STATUS scan;
+	gstore_table   *table;
 
 	*database = InvalidOid;
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
@@ -61,7 +65,7 @@ choose_table_to_analyze(Oid *database)
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)
 		if (table->key.database == *database && has_changed(table))
-			table->analyze_at = TimestampTzPlusMilliseconds(now, (int64) autovacuum_naptime * 1000);
+			table->analyze_at = now + autovacuum_naptime * 1000 * GSTORE_NS_PER_MS;
 	LWLockRelease(gstore->lock);
 	return OidIsValid(*database);
 }
@@ -180,7 +184,7 @@ gstore_autoanalyze_main(Datum database)
 	Oid *tables;
 	int	 count;
 
-	gstore_background_connect(database, BGWORKER_BYPASS_ALLOWCONN, gstore->analyzers);
+	gstore_background_connect(database, BGWORKER_BYPASS_ALLOWCONN, gstore->analyzers, NULL);
 	mark_as_autovacuum();
 	for (int i = 0; i < (int) lengthof(settings); i++)
 		SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);

@@ -14,7 +14,8 @@
 #include "postgres/table.h"
 
 static gstore_working *working_list, *working; /* of this process's kind; its own place there */
-static bool			   was_awaited;
+static Oid			   wanted_owner;		   /* of the table that was tried last */
+static void (*end_waits)(void);
 
 static BackgroundWorkerHandle **
 find_place(gstore_background *kind)
@@ -70,10 +71,29 @@ gstore_background_is_at(const gstore_working *list, const gstore_table *table)
 
 /* ---- the process */
 
+/* The directory's lock is held. */
+static void
+leave_table_locked(void)
+{
+	if (working->awaited && end_waits != NULL)
+		end_waits();
+	working->relation = working->owner = InvalidOid;
+	working->awaited = false;
+}
+
+static void
+leave_table(void)
+{
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	leave_table_locked();
+	LWLockRelease(gstore->lock);
+}
+
 static void
 leave_list(int code, Datum argument)
 {
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	leave_table_locked();
 	*working = (gstore_working){0};
 	LWLockRelease(gstore->lock);
 }
@@ -94,8 +114,9 @@ enter_list(gstore_working *list)
 }
 
 void
-gstore_background_connect(Datum database, uint32 flags, gstore_working *list)
+gstore_background_connect(Datum database, uint32 flags, gstore_working *list, void (*waits)(void))
 {
+	end_waits = waits;
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, flags);
@@ -126,34 +147,24 @@ is_taken(Oid table, Oid owner)
 static bool
 take_table(Oid table)
 {
-	const Oid owner = gstore_owner_of(table);
-	bool	  taken;
+	bool taken;
 
+	wanted_owner = gstore_owner_of(table);
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	taken = is_taken(table, owner);
+	taken = is_taken(table, wanted_owner);
 	if (!taken)
 	{
 		working->relation = table;
-		working->owner = owner;
+		working->owner = wanted_owner;
 	}
 	LWLockRelease(gstore->lock);
 	return !taken;
 }
 
-static void
-leave_table(void)
-{
-	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	was_awaited = working->awaited;
-	working->relation = working->owner = InvalidOid;
-	working->awaited = false;
-	LWLockRelease(gstore->lock);
-}
-
 bool
-gstore_background_was_awaited(void)
+gstore_background_is_taken(Oid table)
 {
-	return was_awaited;
+	return is_taken(table, wanted_owner);
 }
 
 /* For the log. */

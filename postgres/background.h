@@ -31,11 +31,13 @@ extern bool gstore_background_is_at(const gstore_working *list, const gstore_tab
 
 /* ---- for the process */
 
-/* flags: of BackgroundWorkerInitializeConnectionByOid(). list: of the kind, where the process is until it ends. */
-extern void gstore_background_connect(Datum database, uint32 flags, gstore_working *list);
-
-/* The last table that it was at has kept another process from one of its owner's. */
-extern bool gstore_background_was_awaited(void);
+/*
+ * flags: of BackgroundWorkerInitializeConnectionByOid(). list: of the kind, where the process is until it ends. end_waits is called, with
+ * the directory's lock held, when the process leaves a table, also by ending, that has kept another process from one of its owner's;
+ * it may be NULL.
+ */
+extern void gstore_background_connect(Datum database, uint32 flags, gstore_working *list,
+									  void (*end_waits)(void));
 
 #define GSTORE_BACKGROUND_TAKEN (-1)
 
@@ -46,5 +48,8 @@ extern bool gstore_background_was_awaited(void);
  */
 extern int
 gstore_background_try(bool (*work)(Oid table), Oid table, const char *what, int error_before);
+
+/* After GSTORE_BACKGROUND_TAKEN: it still is, and end_waits of the other process comes. The directory's lock is held. */
+extern bool gstore_background_is_taken(Oid table);
 
 #endif

@@ -20,6 +20,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "postgres/decimal.h"
 #include "postgres/qual.h"

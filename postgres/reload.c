@@ -20,9 +20,9 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "postgres/background.h"
+#include "postgres/clock.h"
 #include "postgres/directory.h"
 #include "postgres/fdw.h"
 #include "postgres/lost.h"
@@ -55,7 +55,7 @@ delay_reload(gstore_table *table)
 {
 	const int delay_s = 1 << Min(table->reload_tries, RELOAD_DELAY_BITS);
 
-	table->reload_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay_s * 1000);
+	table->reload_at = gstore_deadline_ns(delay_s * 1000);
 }
 
 /* And no loader is at it. */
@@ -65,24 +65,23 @@ is_to_be_loaded(const gstore_table *table)
 	return is_lost(table) && !gstore_background_is_at(gstore->loaders, table);
 }
 
-/* A database with lost tables that are to be tried; the next try of each is delayed. */
+/* A database with lost tables that are to be tried now. The next try of each of these is delayed. */
 static bool
-choose_table_to_load(Oid *database)
+choose_tables_to_load(Oid *database)
 {
-	const TimestampTz now = GetCurrentTimestamp();
-	HASH_SEQ_STATUS	  scan;
-	gstore_table	 *table;
+	const int64		now = gstore_now_ns();
+	HASH_SEQ_STATUS scan;
+	gstore_table   *table;
 
 	*database = InvalidOid;
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)
-		if (!OidIsValid(*database) && is_to_be_loaded(table) && table->reload_at <= now)
-			*database = table->key.database;
-	gstore_begin_tables(&scan);
-	while ((table = hash_seq_search(&scan)) != NULL)
-		if (table->key.database == *database && is_to_be_loaded(table))
+		if (table->reload_at <= now && is_to_be_loaded(table) &&
+			(!OidIsValid(*database) || table->key.database == *database))
 		{
+			*database = table->key.database;
+			table->reload_due = true;
 			table->reload_tries++;
 			delay_reload(table);
 		}
@@ -90,22 +89,23 @@ choose_table_to_load(Oid *database)
 	return OidIsValid(*database);
 }
 
-/* Lost tables of this database, and with which SQLSTATE the last try failed; palloc'd. */
+/* Tables of this database that were chosen, and with which SQLSTATE the last try of each failed; palloc'd. */
 static int
-list_lost(Oid **relations, int **errors)
+list_due(Oid **relations, int **errors)
 {
-	HASH_SEQ_STATUS		scan;
-	const gstore_table *table;
-	int					count = 0;
+	HASH_SEQ_STATUS scan;
+	gstore_table   *table;
+	int				count = 0;
 
 	(void) gstore_dsa();
 	*relations = palloc(sizeof(Oid) * (Size) gstore_tables_max);
 	*errors = palloc(sizeof(int) * (Size) gstore_tables_max);
-	LWLockAcquire(gstore->lock, LW_SHARED);
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)
-		if (table->key.database == MyDatabaseId && is_lost(table))
+		if (table->key.database == MyDatabaseId && table->reload_due)
 		{
+			table->reload_due = false;
 			(*errors)[count] = table->reload_error;
 			(*relations)[count++] = table->key.relation;
 		}
@@ -129,7 +129,7 @@ end_waits(void)
 		}
 }
 
-/* It is not this loader's; if no other one is at it, until one has ended that is at another one of its owner's. */
+/* It is not this loader's; if no other one is at it, until one has left that is at another one of its owner's. */
 static void
 note_taken(Oid relation)
 {
@@ -139,9 +139,9 @@ note_taken(Oid relation)
 	table = gstore_find_table(relation, false);
 	if (table != NULL && is_to_be_loaded(table))
 	{
-		table->reload_waits = true;
+		table->reload_waits = gstore_background_is_taken(relation);
 		table->reload_tries = Max(table->reload_tries - 1, 0);
-		table->reload_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), TAKEN_MS);
+		table->reload_at = table->reload_waits ? gstore_deadline_ns(TAKEN_MS) : 0;
 	}
 	LWLockRelease(gstore->lock);
 }
@@ -161,10 +161,8 @@ note_outcome(Oid relation, int error, bool tried)
 		if (error != 0)
 			delay_reload(table);
 		else if (!tried && is_lost(table))
-			table->reload_at = DT_NOEND;
+			table->reload_at = PG_INT64_MAX;
 	}
-	if (gstore_background_was_awaited())
-		end_waits();
 	LWLockRelease(gstore->lock);
 	ConditionVariableBroadcast(&gstore->reloaded);
 }
@@ -178,7 +176,7 @@ loads_from_source(Oid relation)
 
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	table = gstore_find_table(relation, false);
-	loads = table != NULL && table->reload_error == 0 && table->reload_at != DT_NOEND;
+	loads = table != NULL && table->reload_error == 0 && table->reload_at != PG_INT64_MAX;
 	LWLockRelease(gstore->lock);
 	return loads && gstore_table_source(relation) != NULL;
 }
@@ -262,7 +260,8 @@ gstore_reload_look(void)
 	Oid						 database;
 
 	end_loaders_in_the_way();
-	if (gstore_background_has_place(&loader) && !RecoveryInProgress() && choose_table_to_load(&database))
+	if (gstore_background_has_place(&loader) && !RecoveryInProgress() &&
+		choose_tables_to_load(&database))
 		gstore_background_start(&loader, database);
 }
 
@@ -360,8 +359,8 @@ gstore_reload_main(Datum database)
 	int *errors;
 	int	 count;
 
-	gstore_background_connect(database, 0, gstore->loaders);
-	count = list_lost(&tables, &errors);
+	gstore_background_connect(database, 0, gstore->loaders, end_waits);
+	count = list_due(&tables, &errors);
 	for (int i = 0; i < count; i++)
 	{
 		const int  error = gstore_background_try(load_table, tables[i], "loading from its source",

@@ -18,7 +18,6 @@
 #include "utils/dsa.h"
 #include "utils/hsearch.h"
 #include "utils/snapshot.h"
-#include "utils/timestamp.h"
 
 #include "postgres/column.h"
 #include "postgres/rowset.h"
@@ -140,14 +139,15 @@ typedef struct gstore_table
 	bool		  lost; /* and with it rows, which no newer version replaces for all snapshots */
 	bool		  recorded; /* the file of lost.c has it */
 	/* If it is lost, and has the option "source" (reload.h): */
-	TimestampTz reload_at; /* the next try */
-	int			reload_tries;
-	int			reload_error; /* SQLSTATE of the last one; 0: none, or it has not ended */
-	bool		reload_waits; /* for the load of another table of its owner's */
+	int64 reload_at;  /* the next try, on CLOCK_MONOTONIC; 0: at once */
+	bool  reload_due; /* the next loader in the database tries it */
+	int	  reload_tries;
+	int	  reload_error; /* SQLSTATE of the last one; 0: none, or it has not ended */
+	bool  reload_waits; /* for the load of another table of its owner's */
 	/* For autoanalyze.h: */
-	uint64		changes;	   /* rows changed since the last ANALYZE */
-	double		analyzed_rows; /* rows then; pg_class.reltuples, as far as it is known */
-	TimestampTz analyze_at;	   /* not tried before */
+	uint64 changes;		  /* rows changed since the last ANALYZE */
+	double analyzed_rows; /* rows then; pg_class.reltuples, as far as it is known */
+	int64  analyze_at;	  /* not tried before, on CLOCK_MONOTONIC */
 } gstore_table;
 
 /* A process that works through tables (background.h). */

@@ -9,10 +9,10 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/lsyscache.h"
-#include "utils/timestamp.h"
 
 #include <gvmem/status.h>
 
+#include "postgres/clock.h"
 #include "postgres/window.h"
 
 #define WAIT_MS		1000 /* between two looks at whether the worker still lives */
@@ -335,9 +335,9 @@ has_failed_to_start(uint32 failed_before)
 void
 gstore_wait_ready(void)
 {
-	static bool		  registered = false;
-	const TimestampTz start = GetCurrentTimestamp();
-	uint32			  failed_before;
+	static bool registered = false;
+	const int64 end_ns = gstore_deadline_ns((int64) gstore_start_timeout_s * 1000);
+	uint32		failed_before;
 
 	gstore_check_loaded();
 	if (!registered)
@@ -351,8 +351,7 @@ gstore_wait_ready(void)
 	ConditionVariablePrepareToSleep(&gstore->ready_changed);
 	while (!gstore->ready)
 	{
-		if (has_failed_to_start(failed_before) ||
-			TimestampDifferenceExceeds(start, GetCurrentTimestamp(), gstore_start_timeout_s * 1000))
+		if (has_failed_to_start(failed_before) || gstore_now_ns() >= end_ns)
 			ereport(ERROR,
 					(errcode(ERRCODE_FDW_UNABLE_TO_ESTABLISH_CONNECTION),
 					 errmsg("the GPU memory keeper is not ready"),

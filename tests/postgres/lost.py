@@ -3,16 +3,21 @@
 
 usage: lost.py [CASE...]. Each case starts from a working server and leaves one.
 """
+import math
 import os
+import shlex
 import signal
 import struct
+import subprocess
 import sys
 import time
 
 sys.dont_write_bytecode = True
 from cases import count, expect_usable, fill, group, main  # noqa: E402
-from private import START_S, Failed, expect  # noqa: E402
+from executor_client import other_server  # noqa: E402
+from private import BUILD, START_S, Failed, expect  # noqa: E402
 
+MAKE = "CREATE FOREIGN TABLE {} (id int) SERVER gstore_fdw OPTIONS (source '{}'); INSERT INTO {} VALUES (0)"
 LOADERS = "SELECT {} FROM pg_stat_activity a JOIN pg_locks l USING (pid) WHERE backend_type = 'gstore_fdw loader' AND mode = 'ShareUpdateExclusiveLock' AND wait_event = 'PgSleep'"
 LOST = "SELECT bool_or(lost) FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
 
@@ -38,6 +43,30 @@ def restart(server, keeper=True):
     server.start()
     if keeper:
         server.wait_for("SELECT ready FROM gstore_fdw_keeper_info LIMIT 1")
+
+
+def stepping_clock(back):
+    """To be preloaded: the clock is an hour behind while there is the file."""
+    library = back.with_suffix(".so")
+    command = [*shlex.split(os.environ.get("CC", "cc")), "-shared", "-fPIC", "-x", "c", "-", "-o", str(library), "-ldl"]
+    source = f"""
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <sys/time.h>
+        #include <unistd.h>
+        int gettimeofday(struct timeval *now, void *zone)
+        {{
+            static int (*ask)(struct timeval *, void *);
+            if (ask == 0)
+                ask = (int (*)(struct timeval *, void *))dlsym(RTLD_NEXT, "gettimeofday");
+            if (ask(now, zone) != 0)
+                return -1;
+            if (access("{back}", F_OK) == 0)
+                now->tv_sec -= 3600;
+            return 0;
+        }}"""
+    subprocess.run(command, input=source, text=True, check=True)
+    return str(library)
 
 
 @group()
@@ -476,18 +505,17 @@ class Source:
     def source_that_does_not_end_holds_up_tables_of_no_other_owner(self, server):
         """Tables of others in the same database, and in another one."""
         sleeping = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader' AND wait_event = 'PgSleep'"
-        make = "CREATE FOREIGN TABLE {} (id int) SERVER gstore_fdw OPTIONS (source '{}'); INSERT INTO {} VALUES (0)"
         server.sql("CREATE ROLE endless; GRANT CREATE ON SCHEMA public TO endless; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO endless")
         server.sql("CREATE DATABASE other")
-        server.sql("CREATE EXTENSION gstore_fdw; " + make.format("ft", "SELECT id FROM public.later", "ft"), database="other")
+        server.sql("CREATE EXTENSION gstore_fdw; " + MAKE.format("ft", "SELECT id FROM public.later", "ft"), database="other")
         endless = "first, second, third, fourth"
         for name in endless.split(", "):
-            server.sql("SET ROLE endless; " + make.format(name, "SELECT 1 FROM pg_sleep(10000)", name))
-        server.sql(make.format("ft", "SELECT id FROM public.later", "ft"))
+            server.sql("SET ROLE endless; " + MAKE.format(name, "SELECT 1 FROM pg_sleep(10000)", name))
+        server.sql(MAKE.format("ft", "SELECT id FROM public.later", "ft"))
         server.sql("CREATE SEQUENCE tries")
         failing = [f"failing{i}" for i in range(8)]  # of any place among the others
         for name in failing:
-            server.sql(make.format(name, "SELECT 1 / (nextval(''public.tries'') * 0)", name))
+            server.sql(MAKE.format(name, "SELECT 1 / (nextval(''public.tries'') * 0)", name))
         terminate(server)
         server.wait_for(sleeping, "1")
         for database in ("postgres", "other"):
@@ -513,6 +541,50 @@ class Source:
         writer.close()
         server.sql("DROP DATABASE other")
         server.sql("DROP FOREIGN TABLE ft; DROP TABLE later; DROP OWNED BY endless; DROP ROLE endless")
+
+    def source_that_fails_is_tried_no_sooner_as_another_owner_loads(self, server):
+        """The end of each of the other's loads is the end of what its other tables have waited for."""
+        server.sql("CREATE ROLE slow; GRANT CREATE ON SCHEMA public TO slow; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO slow; CREATE SEQUENCE tries")
+        names = [f"slow{i}" for i in range(16)]
+        for name in names:
+            server.sql("SET ROLE slow; " + MAKE.format(name, "SELECT 1 FROM pg_sleep(1)", name))
+        server.sql(MAKE.format("failing", "SELECT 1 / (nextval(''public.tries'') * 0)", "failing"))
+        start = time.monotonic()
+        terminate(server)
+        for name in names:
+            server.wait_for(f"SELECT sum(id) FROM {name}", "1")
+        tries, passed_s = int(server.sql("SELECT last_value FROM tries")), time.monotonic() - start
+        expect(tries <= math.log2(passed_s + 2), True, f"{tries} tries in {passed_s:.0f} s are 2 s, 4 s and so on apart")
+        server.sql(f"DROP FOREIGN TABLE failing, {', '.join(names)}; DROP SEQUENCE tries; DROP OWNED BY slow; DROP ROLE slow")
+
+    def table_that_is_dropped_while_it_is_loaded_keeps_no_other_one_of_its_owner_waiting(self, server):
+        server.sql("CREATE SEQUENCE turns")
+        names = ["first", "second", "third"]
+        for name in names:
+            server.sql(MAKE.format(name, "SELECT CASE nextval(''public.turns'') WHEN 1 THEN (SELECT 1 FROM pg_sleep(10000)) ELSE 7 END", name))
+        terminate(server)
+        server.wait_for(LOADERS.format("count(*)"), "1")
+        time.sleep(5)  # for another loader, which finds that the owner has one
+        names.remove(loading := server.sql(LOADERS.format("relation::regclass")))
+        start = time.monotonic()
+        server.sql(f"DROP FOREIGN TABLE {loading}")
+        for name in names:
+            server.wait_for(f"SELECT sum(id) FROM {name}", "7")
+        expect(time.monotonic() - start < 40, True, "sooner than without its end")
+        server.sql(f"DROP FOREIGN TABLE {', '.join(names)}; DROP SEQUENCE turns")
+
+    def clock_that_steps_back_delays_no_load(self, _):
+        back = BUILD / f"postgres-run/back.{os.getpid()}"
+        with other_server(LD_PRELOAD=stepping_clock(back)) as server:
+            server.sql(MAKE.format("ft", "SELECT id FROM public.later", "ft"))
+            terminate(server)
+            server.wait_log('relation "public.later" does not exist')
+            back.touch()
+            try:
+                server.sql("CREATE TABLE later AS SELECT 7 AS id")
+                server.wait_for("SELECT sum(id) FROM ft", "7")
+            finally:
+                back.unlink()
 
     def sources_that_are_no_query_are_refused(self, server):
         for text in ("nonsense", "", "SELECT 1; SELECT 2", "DELETE FROM x", "SELECT 1 INTO x"):
