@@ -6,7 +6,8 @@
  * and wait for any one.
  *
  * Few are sent to a device at a time (GSTORE_SENT_MOST), as the executor gives a role a number of turns, and a query that waits for one for
- * long is left to its local plan. The others are sent when an answer was taken.
+ * long is left to its local plan. The others are sent when an answer was received. Answers that are kept until their scans' turns take a
+ * connection and a memory file each, so no more are sent while an Append has GSTORE_KEPT_MOST of them.
  */
 #include "postgres.h"
 
@@ -21,6 +22,8 @@
 #include "postgres/directory.h"
 #include "postgres/qual.h"
 #include "postgres/query_async.h"
+
+#define GSTORE_KEPT_MOST 16
 
 typedef struct sibling
 {
@@ -364,6 +367,30 @@ is_other_awaited(const AppendState *append)
 }
 
 static bool
+has_kept_many(const AppendState *append)
+{
+	int count = 0, i = -1;
+
+	while (count < GSTORE_KEPT_MOST && (i = bms_next_member(append->as_valid_asyncplans, i)) >= 0)
+	{
+		const ForeignScanState *node = (const ForeignScanState *) append->as_asyncrequests[i]->requestee;
+
+		count += is_ours(node) && is_sent(node) && !is_awaited(node);
+	}
+	return count == GSTORE_KEPT_MOST;
+}
+
+static gstore_start
+start_request(const AsyncRequest *request, bool kept)
+{
+	ForeignScanState *node = (ForeignScanState *) request->requestee;
+
+	if (kept && !is_sent(node) && has_kept_many((const AppendState *) request->requestor))
+		return GSTORE_START_LATER;
+	return start(node, kept);
+}
+
+static bool
 is_to_wait(const AsyncRequest *request, gstore_start started)
 {
 	return is_awaited((const ForeignScanState *) request->requestee) ||
@@ -380,7 +407,7 @@ gstoreForeignAsyncRequest(AsyncRequest *request)
 	if (!ahead_of(node)->refused)
 		note_turn(node);
 	kept = is_kept(request);
-	started = start(node, kept);
+	started = start_request(request, kept);
 	if (kept || is_to_wait(request, started))
 		ExecAsyncRequestPending(request);
 	else
@@ -418,7 +445,7 @@ gstoreForeignAsyncConfigureWait(AsyncRequest *request)
 	ForeignScanState  *node = (ForeignScanState *) request->requestee;
 	const AppendState *append = (const AppendState *) request->requestor;
 	const bool		   kept = is_kept(request);
-	const gstore_start started = start(node, kept);
+	const gstore_start started = start_request(request, kept);
 
 	/* Not where a child in front has just been completed, whose row may be all that is wanted: without an event there is no wait. */
 	if (is_awaited(node) && !bms_is_empty(append->as_needrequest))

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -276,6 +277,24 @@ class Partitions:
                 expect(len(session.finish().splitlines()), rows, "rows before them")
             session.close()
         self._expect_few_connections(server)
+
+    def answers_that_wait_for_their_turns_are_few(self, server):
+        """Each takes a connection. All parts but the one in front, whose GPU is stopped, might fail, so they wait for it."""
+        self._prepare(server)
+        most, sent = 16, 2  # GSTORE_KEPT_MOST, GSTORE_SENT_MOST
+        query = "SELECT id FROM {} WHERE v >= 0" + " UNION ALL SELECT id FROM {} WHERE v % 1000 = 77 AND 100 / (k + 1) > 0" * 24
+        tables = ["t0", *["t1", "t3", "t5"] * 8]
+        expect(plan_of(server, query.format(*tables)).count("Async Foreign Scan"), len(tables), "parts that are asked at once")
+        other, session = executor_of(server, 1), server.session()
+        before = connections(other)
+        with stopped(executor_of(server, 0)):
+            session.begin(query.format(*tables))
+            wait_until("answers of the other GPU", lambda: connections(other) >= before + most)
+            time.sleep(2)  # for more of them
+            expect(connections(other) - before < most + sent, True, f"connections: {connections(other) - before}")
+        rows = server.sql(query.format(*(f"(SELECT * FROM heap WHERE k = {name[1:]}) {name}" for name in tables)))
+        expect(sorted_lines(session.finish()), sorted_lines(rows), "rows")
+        session.close()
 
     def limit_of_a_part_that_no_row_comes_to_is_not_evaluated(self, server):
         self._prepare(server)
