@@ -1,6 +1,7 @@
 /*
  * Packs: the object that small areas of a store share. An area that needs little has its place there, always the same
- * one for the life of the store, so that a command that still reads there finds the same rows.
+ * one for the life of the store, so that a command that still reads there finds the same rows. gstore_area_make(), for
+ * areas of any kind, is here: it may place an area in a pack, and makes packs.
  */
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * postgres/command.h - what backends ask the GPU memory keeper for, in shared memory.
  *
  * Plain C, for both sides: backends (window.c) are PostgreSQL processes, service threads (service.c)
- * know nothing of PostgreSQL. A window belongs to one backend at a time, from taking it to the end of
+ * include nothing of PostgreSQL. A window belongs to one backend at a time, from taking it to the end of
  * its command; the command's state says which side has it:
  *
  *     IDLE -> POSTED (backend) -> TAKEN -> DONE (service thread) -> IDLE (backend)

@@ -151,7 +151,7 @@ find_attribute(const gstore_loading *load, const char *name)
 					RelationGetRelationName(load->relation))));
 }
 
-/* Of such a type, and no domain, all values that are checked are as the type modifier wants them. */
+/* Of such a type, and no domain, all values that are checked are as the type modifier requires. */
 static bool
 is_of_its_length(const gstore_column *column)
 {

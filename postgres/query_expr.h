@@ -139,7 +139,7 @@ extern Node *gstore_case_value(const gstore_emitter *emitter);
 
 /* ---- of query_text.c */
 
-/* The place of an expression's column of texts; numbered: gquery_numbered, or 0; nullable: it may be NULL. False: it is none, or as is said of find_column(). */
+/* The place of an expression's column of texts; numbered: GQUERY_NUMBERED, or 0; nullable: it may be NULL. False: it is none, or as is said of find_column(). */
 extern bool
 gstore_find_text(gstore_emitter *emitter, const Node *node, int numbered, uint32 *at, bool *nullable);
 

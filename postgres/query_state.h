@@ -3,7 +3,7 @@
  * aggregate to the final one, and their final functions.
  *
  * States of type internal are serialised (PostgreSQL's int8_avg_serialize(), numeric_poly_serialize(),
- * numeric_serialize()): the form is the same in releases 14 to 16. What is returned lives in the current memory
+ * numeric_serialize()): the form is the same in releases 15 and 16. What is returned lives in the current memory
  * context.
  */
 #ifndef GSTORE_QUERY_STATE_H

@@ -52,7 +52,7 @@ static bool has_texts(const gvm_table_column *c, uint32_t form, uint64_t rows)
            c->values_bytes >= (rows + (form == GQUERY_TEXT_OFFSETS)) * form_bytes[form];
 }
 
-/* Where NULLs are told by a bitmap alone. */
+/* Where NULLs are shown by a bitmap alone. */
 static bool has_null_bits(const gvm_table_column *c)
 {
     return c->absent || c->has_nulls || c->arrow != NULL || c->length > 0 || c->uniform != 0;

@@ -2,7 +2,7 @@
 # usage: demo-cluster.sh [BUILD-FOLDER]
 # Builds, and shows tables that are spread over three PostgreSQL servers, each with a keeper and a software GPU of its own, behind a fourth one, by
 # PostgreSQL's postgres_fdw and the files of examples/cluster: what the servers compute, answers compared with those of heap tables, a server that is
-# killed and comes back empty. docs/scale.md tells of it. Starts the servers in a temporary folder and leaves nothing behind. ORDERS= how many.
+# killed and comes back empty. docs/scale.md describes it. Starts the servers in a temporary folder and leaves nothing behind. ORDERS= how many.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/build.sh "${1:-build}"
@@ -128,4 +128,4 @@ load 1 rows
 on coordinator -A -F '  ' -P footer=off -f examples/cluster/groups.sql | cmp - "$folder/groups" || give_up 'the answer is another one now'
 echo 'The answers are the same as before.'
 
-printf '\n%s\n' "That took $(($(date +%s) - began)) s after the build. docs/scale.md tells how to do this with servers of one's own."
+printf '\n%s\n' "That took $(($(date +%s) - began)) s after the build. docs/scale.md describes how to do this with servers of one's own."

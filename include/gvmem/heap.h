@@ -14,8 +14,8 @@
  *
  * Streams: what gvm_heap_alloc() gives may be used at once, by any work. What
  * gvm_heap_alloc_async() gives belongs to a stream: it may be memory that earlier work of that
- * stream still uses, so only work that is ordered behind it may touch it. gvm_heap_free() wants all
- * work on the block to be over, as free(3) does; gvm_heap_free_async() wants it to be ordered
+ * stream still uses, so only work that is ordered behind it may touch it. gvm_heap_free() requires all
+ * work on the block to be over, as free(3) does; gvm_heap_free_async() requires it to be ordered
  * before the call, on the stream named, or over. Before a stream that
  * was used here is destroyed, gvm_heap_stream_end() must be called. Do not
  * allocate or free for a stream under capture (gvm_device_get_capture()) in a heap that other work uses: a graph uses
@@ -298,7 +298,7 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, 
 GVM_API GVM_CHECKED gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
 
 /* The same, if the stream's work is over within timeout_ms. With GVM_TRY it looks once, by an event that it records then: a GPU takes some
- * microseconds to pass one on a stream that has no work, so that wants a millisecond.
+ * microseconds to pass one on a stream that has no work, so that takes a millisecond.
  *
  * GVM_E_TIMEOUT  the stream has work still: what belongs to it still does
  * GVM_E_INVALID  the stream is being captured into a graph, or timeout_ms is below GVM_FOREVER */

@@ -7,7 +7,7 @@
  *                      +----------------------------    GRANTED -> lease word, TAKEN, wake
  *                                                       OPENED  -> buffer, MAPPED(0), wake
  *                                                       MAP     -> old chunks away, UNMAPPED;
- *                                                     nothing     -> new chunks mapped, MAPPED
+ *                                                       (idle)  -> new chunks mapped, MAPPED
  *
  * The mapper never waits for user threads beyond the few instructions of a table lock or one send,
  * and calls nothing in the driver that waits for kernels. What it finds out about the connection
@@ -240,7 +240,7 @@ void gvmi_client_break(gvm_client *client);
 /* ---- call.c */
 
 /* Sends a request and waits for its reply, which takes the message's place. request->object and
- * mode are set where the type wants them.
+ * mode are set where the type needs them.
  *
  * What the keeper answers, and GVM_E_KEEPER; GVM_E_LIMIT if too many acquires wait */
 gvm_status gvmi_client_call(gvm_client *client, gvmi_wire_message *message,

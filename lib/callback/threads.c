@@ -15,7 +15,7 @@
 #include "memory/pace.h"
 
 #define CLOSING_CALLS_MAX \
-    (4 * GVM_CALLBACK_SLOTS) /* that a thread makes after it was told to close */
+    (4 * GVM_CALLBACK_SLOTS) /* that a thread makes once the server is closing */
 
 static bool become_lookout(gvm_callback_server *s)
 {

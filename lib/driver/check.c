@@ -187,8 +187,8 @@ static CUresult note_created(list *s, CUresult result, uint64_t key, uint64_t si
     return result;
 }
 
-/* Takes the key out before it is given back, and keeps its room. The result is what restore_entry()
- * wants. */
+/* Takes the key out before it is given back, and keeps its room. The result is an argument of
+ * restore_entry(). */
 static entry take_entry(list *s, const char *call, uint64_t key)
 {
     entry taken = {0}, *found;

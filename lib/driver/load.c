@@ -92,7 +92,7 @@ static const char *soft_config_error(const candidate *library)
     return problem != NULL ? problem() : NULL;
 }
 
-/* Starts the driver and wants at least one device of it. */
+/* Starts the driver and requires at least one device. */
 static bool start_driver(candidate *library, const gvmi_driver *table)
 {
     int count = 0;

@@ -14,7 +14,7 @@ typedef struct gvmi_region_list {
     uint32_t at_once; /* entries that a warp has at the same time */
 } gvmi_region_list;
 
-/* A region that one side has changed; the other is told. */
+/* A change of a region, as one side passes it to the other. */
 typedef struct gvmi_region_change {
     uint32_t region, version;
     uint32_t live; /* to the device: it exists from now on, or not any more */

@@ -221,7 +221,7 @@ plcuda_load_image(const plcuda_window *window, const plcuda_target *target, cons
 		h.checksum == gvm_kernel_checksum_host(file + sizeof h, len - sizeof h);
 	if (found)
 	{
-		/* The driver wants the image aligned: it is moved to the front. */
+		/* The driver requires an aligned image: it is moved to the front. */
 		memmove(file, file + sizeof h + key_bytes, h.image_bytes);
 		*out = (plcuda_image){.file = file, .bytes = file, .len = h.image_bytes};
 		(void) utimensat(AT_FDCWD, path, NULL, 0); /* the time of its last use */

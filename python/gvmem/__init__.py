@@ -6,7 +6,7 @@
             total = cupy.asarray(a).sum()    # no copy; numpy.asarray() on a software GPU
 
 Memory may be used under a lease only, and the `with` block is one. Arrays cannot be consumed after it; what has consumed one
-and is still alive keeps the lease. docs/python.md tells more.
+and is still alive keeps the lease. See docs/python.md.
 """
 from . import errors, models
 from ._array import Lease

@@ -67,7 +67,7 @@ class Heap(Memory):
 
         keep: idle memory that is kept; None: what the last while has needed. shelf: of each thread. decay: seconds for which
         free memory is kept at least. retain: all memory stays until trim(), as graphs need it. unshared: blocks are never
-        exported. gvmem/heap.h tells more.
+        exported. See gvmem/heap.h.
         """
         if not 0 <= decay < 2**32 / 1000:
             raise ValueError(f"{decay!r} is no time in seconds")

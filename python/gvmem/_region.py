@@ -214,7 +214,7 @@ class Space(Memory):
 
         budget: of the space's; None: a share by size. unused: so many, the last ones, are there only once they are created.
         clean_low, clean_high: percent of the frames that are written home ahead of need. shape: (bytes of a row, rows,
-        slices) of regions that are windows of an array, without size. gvmem/region.h tells more.
+        slices) of regions that are windows of an array, without size. See gvmem/region.h.
         """
         width, height, depth = shape or (0, 0, 0)
         return Collection(self._handle.collection(count, size, budget or 0, look_up(_POLICIES, policy, "policy"), unused,

@@ -5,8 +5,8 @@
     total = cupy.asarray(model["w"]).sum()           # no copy, and at one address
 
 A tensor that is touched while its model sleeps loses the CUDA context; on a software GPU the process ends (SIGSEGV). sleep() gives
-the memory to others, wake() brings the model back, and addresses stay. gvmem.torch has the same for PyTorch. docs/python.md
-tells more.
+the memory to others, wake() brings the model back, and addresses stay. gvmem.torch has the same for PyTorch. See
+docs/python.md.
 """
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
     model.sleep(); model.wake()                              # at the same addresses: graphs that were captured stay valid
 
 A tensor that is touched while its model sleeps loses the CUDA context; on a software GPU the process ends (SIGSEGV). The same
-happens when one is written: the tensors are read-only, which PyTorch cannot know. docs/python.md tells more.
+happens when one is written: the tensors are read-only, which PyTorch cannot know. See docs/python.md.
 """
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class Saver(PlainSaver):
         saver.resume("weights")    # net is what it was, and CUDA graphs that use it replay
 
     In the block, what this thread allocates on the GPU is the region's, by a torch.cuda.MemPool for each tag. Tensors are to be
-    gone before close(). gvmem.Saver tells more. Not where PyTorch's own allocator was replaced.
+    gone before close(). See gvmem.Saver. Not where PyTorch's own allocator was replaced.
     """
 
     def __init__(self, keeper: Any = None, *, device: int = 0, reserve: Optional[int] = None, chunk: Optional[int] = None):
