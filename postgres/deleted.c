@@ -37,18 +37,6 @@ lock_bitmaps(Oid relation, LOCKTAG *tag)
 	return LockAcquire(tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
-/* The version that the view is of; NULL: it is forgotten. The directory's lock is held. */
-static gstore_version *
-find_version(Oid relation, const gstore_view *view)
-{
-	const gstore_table *table = gstore_find_table(relation, false);
-	gstore_version	   *version = table != NULL ? gstore_at(table->newest) : NULL;
-
-	while (version != NULL && (version->revision != view->revision || version->store != view->store))
-		version = gstore_at(version->older);
-	return version;
-}
-
 static bool
 overlaps(const gstore_version *v, dsa_pointer store, uint64 at, uint64 bytes)
 {
@@ -88,7 +76,7 @@ choose_place(Oid relation, gstore_view *view, uint64 bytes, uint64 *at)
 	bool				  found = false;
 
 	LWLockAcquire(gstore->lock, LW_SHARED);
-	version = find_version(relation, view);
+	version = gstore_find_version(relation, view);
 	if (version != NULL && version->deleted_bytes > 0)
 	{
 		view->deleted_at = version->deleted_at;
@@ -107,7 +95,7 @@ note_bitmap(Oid relation, gstore_view *view, uint64 at, uint64 bytes)
 	gstore_version *version;
 
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	version = find_version(relation, view);
+	version = gstore_find_version(relation, view);
 	if (version != NULL)
 	{
 		version->deleted_at = view->deleted_at = at;

@@ -157,7 +157,7 @@ gstore_dense_lay_out_arrow(gstore_dense *d)
 /* ---- contents */
 
 static const gstore_arrow_buffer *
-arrow_buffer_of(const gstore_dense *d, const gstore_arrow_column *c, gstore_part part)
+arrow_buffer_of(const gstore_arrow_column *c, gstore_part part)
 {
 	switch (part)
 	{
@@ -191,7 +191,7 @@ copy_areas(gstore_dense *d)
 			if (bytes > 0)
 				gstore_dense_put_area(
 					d, index, (gstore_part) part, 0,
-					arrow_buffer_of(d, &gstore_arrow_columns(head)[i], (gstore_part) part)->offset,
+					arrow_buffer_of(&gstore_arrow_columns(head)[i], (gstore_part) part)->offset,
 					bytes);
 		}
 	}
@@ -213,7 +213,7 @@ put_pieces(void *argument, const gstore_piece *pieces, int count)
 		/* Pieces are in the order of columns. */
 		while (gstore_arrow_columns(head)[at].attnum != p->column)
 			at++;
-		to = arrow_buffer_of(d, &gstore_arrow_columns(head)[at], (gstore_part) p->part);
+		to = arrow_buffer_of(&gstore_arrow_columns(head)[at], (gstore_part) p->part);
 		if (p->offset_bytes + p->bytes > to->bytes)
 			elog(ERROR, "rows do not fit the copy of \"%s\"", RelationGetRelationName(d->relation));
 		if (p->local != NULL) /* otherwise zeros, which are there */

@@ -131,6 +131,17 @@ gstore_find_table(Oid relation, bool create)
 	return gstore_find_table_of((gstore_table_key){MyDatabaseId, relation}, create);
 }
 
+gstore_version *
+gstore_find_version(Oid relation, const gstore_view *view)
+{
+	const gstore_table *table = gstore_find_table(relation, false);
+	gstore_version	   *version = table != NULL ? gstore_at(table->newest) : NULL;
+
+	while (version != NULL && (version->revision != view->revision || version->store != view->store))
+		version = gstore_at(version->older);
+	return version;
+}
+
 static void
 remove_table(gstore_table *table)
 {

@@ -48,6 +48,9 @@ typedef struct gstore_view
 	uint64 deleted_at, deleted_bytes;
 } gstore_view;
 
+/* The version that the view is of, known by its number and its store; NULL: it is forgotten. The lock is held. */
+extern gstore_version *gstore_find_version(Oid relation, const gstore_view *view);
+
 /* How a view has deleted rows. */
 typedef enum gstore_dead
 {
@@ -125,6 +128,7 @@ extern void gstore_end_copies(Oid relation);
  */
 extern void
 gstore_follow_copies(bool (*privileges_of)(Oid relation, uint32 *privileges, bool *accept));
+
 /* ---- for views */
 
 typedef struct gstore_version_info

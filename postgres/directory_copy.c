@@ -191,18 +191,6 @@ gstore_follow_copies(bool (*privileges_of)(Oid relation, uint32 *privileges, boo
 	gstore_wake_worker();
 }
 
-/* The lock is held. A version is known by its number and its store. */
-static gstore_version *
-find_version(Oid relation, const gstore_view *view)
-{
-	const gstore_table *table = gstore_find_table(relation, false);
-	gstore_version	   *version = table != NULL ? gstore_at(table->newest) : NULL;
-
-	while (version != NULL && (version->revision != view->revision || version->store != view->store))
-		version = gstore_at(version->older);
-	return version;
-}
-
 bool
 gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out)
 {
@@ -211,7 +199,7 @@ gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out)
 
 	(void) gstore_dsa();
 	LWLockAcquire(gstore->lock, LW_SHARED);
-	version = find_version(relation, view);
+	version = gstore_find_version(relation, view);
 	if (version != NULL)
 		copy = gstore_at(version->copy);
 	if (copy != NULL)
@@ -229,7 +217,7 @@ gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place, uint3
 	bool			hung = false;
 
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	version = find_version(relation, view);
+	version = gstore_find_version(relation, view);
 	if (version != NULL && !DsaPointerIsValid(version->copy))
 	{
 		memcpy(copy->handle, handle, GSTORE_HANDLE_BYTES);

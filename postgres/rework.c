@@ -60,7 +60,6 @@ gstore_prepare_defaults(Relation relation, const Bitmapset *added, EState *estat
 			value = gstore_default_of(relation, a);
 			if (value != NULL)
 				all[count++] = (gstore_default){.index = number - 1,
-												.generated = generated,
 												.evaluate = ExecPrepareExpr(value, estate)};
 		}
 	}

@@ -14,7 +14,6 @@ extern Expr *gstore_default_of(Relation relation, const Form_pg_attribute attrib
 typedef struct gstore_default
 {
 	int		   index;
-	bool	   generated;
 	ExprState *evaluate;
 } gstore_default;
 

@@ -53,22 +53,29 @@ copy_range(const gstore_window *w, const gstore_range *range, uint64_t address, 
 		   uint8_t *bytes, gvm_stream stream)
 {
 	const uint64_t at = address + range->offset_bytes;
+	const char	  *call = "cuMemcpyDtoDAsync";
 	int			   result;
 
 	if (w->verb == GSTORE_COPY_TAKE)
 		result = gstore_cu.cuMemcpyDtoDAsync(other, at, range->bytes, stream);
 	else if (w->verb == GSTORE_READ)
+	{
+		call = "cuMemcpyDtoHAsync";
 		result = gstore_cu.cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
+	}
 	else if (range->source == GSTORE_FROM_STAGED)
 		result = gstore_cu.cuMemcpyDtoDAsync(at, other, range->bytes, stream);
 	else if (range->source == GSTORE_FROM_BYTE)
+	{
+		call = "cuMemsetD8Async";
 		result = gstore_cu.cuMemsetD8Async(at, range->byte, range->bytes, stream);
+	}
 	else
+	{
+		call = "cuMemcpyHtoDAsync";
 		result = gstore_cu.cuMemcpyHtoDAsync(at, bytes + range->window_bytes, range->bytes, stream);
-	return result == 0
-		? GVM_OK
-		: gvm_driver_error(result, w->verb == GSTORE_READ ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync",
-						   "cannot copy a column");
+	}
+	return result == 0 ? GVM_OK : gvm_driver_error(result, call, "cannot copy a column");
 }
 
 /* Of one command, ranges of one area share a lease. */

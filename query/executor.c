@@ -7,16 +7,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "postgres/spawned.h"
 #include "postgres/spawner.h"
 #include "query/executor.h"
 #include "query/hash.h"
@@ -329,15 +327,6 @@ static void *rest_main(void *argument)
 
 /* ---- start */
 
-/* Closes files of the server that this process has inherited. */
-static void close_others(int first)
-{
-    if (syscall(SYS_close_range, (unsigned)first, ~0u, 0) == 0)
-        return;
-    for (int fd = first, end = (int)sysconf(_SC_OPEN_MAX); fd < end; fd++)
-        close(fd);
-}
-
 /* Each connection has two. */
 static void allow_descriptors(void)
 {
@@ -358,11 +347,7 @@ int main(int argc, char **argv)
         fputs("gstore-executor is started by gstore_fdw, for queries on a GPU\n", stderr);
         return 2;
     }
-    close_others(GSTORE_SPAWN_EXECUTOR_OBJECTS + 1);
-    for (int fd = GSTORE_SPAWN_CONTROL; fd <= GSTORE_SPAWN_EXECUTOR_OBJECTS; fd++)
-        fcntl(fd, F_SETFD, FD_CLOEXEC);
-    /* Ends with the spawner, which cannot end it when it is killed itself. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != (pid_t)atol(argv[3]))
+    if (!gstore_spawned_begin(GSTORE_SPAWN_EXECUTOR_OBJECTS, argv[3]))
         return 1;
     allow_descriptors();
     state.ordinal = (int32_t)atol(argv[1]);

@@ -2,20 +2,17 @@
 #include "postgres/plcuda/gpu_worker.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "postgres/spawned.h"
 #include "postgres/spawner.h"
 
 #define FIRST_WAIT_MS 60000
@@ -179,21 +176,10 @@ serve(bool compiles)
 	}
 }
 
-/* Closes files of the server that this process has inherited. */
-static void
-close_others(int first)
-{
-	if (syscall(SYS_close_range, (unsigned) first, ~0u, 0) == 0)
-		return;
-	for (int fd = first, end = (int) sysconf(_SC_OPEN_MAX); fd < end; fd++)
-		close(fd);
-}
-
 int
 main(int argc, char **argv)
 {
 	bool compiles;
-	int	 last;
 
 	if (argc == 6 && strcmp(argv[1], "nvrtc") == 0)
 		return plcuda_nvrtc_main(argv[2], argv[3], argv[4], argv[5]);
@@ -204,12 +190,7 @@ main(int argc, char **argv)
 		return 2;
 	}
 	compiles = strcmp(argv[1], "compile") == 0;
-	last = compiles ? GSTORE_SPAWN_MEMORY : GSTORE_SPAWN_KEEPER;
-	close_others(last + 1);
-	for (int fd = GSTORE_SPAWN_CONNECTION; fd <= last; fd++)
-		fcntl(fd, F_SETFD, FD_CLOEXEC);
-	/* Ends with the spawner, which cannot end it when it is killed itself. */
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != (pid_t) atol(argv[3]))
+	if (!gstore_spawned_begin(compiles ? GSTORE_SPAWN_MEMORY : GSTORE_SPAWN_KEEPER, argv[3]))
 		return 1;
 	/* pg_ctlcluster starts servers without it; a compiler is looked for there, and gcc finds its parts by it. */
 	(void) setenv("PATH", "/usr/local/bin:/usr/bin:/bin", 0);

@@ -69,7 +69,6 @@ extern const plcuda_type *plcuda_find_type(Oid oid);
 /* How kernels know the type of a column, which is no domain: its OID, or PLCUDA_VECTOR and so on. */
 extern uint32 plcuda_type_code(Oid base);
 extern void	  plcuda_null_to_slot(const plcuda_type *type, void *slot);
-extern bool	  plcuda_slot_is_null(const plcuda_type *type, const void *slot);
 /* For all types but reggstore and void. */
 extern void
 plcuda_datum_to_slot(const plcuda_type *type, Datum value, void *slot, plcuda_bytes *pointed);

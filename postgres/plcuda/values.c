@@ -201,12 +201,6 @@ plcuda_null_to_slot(const plcuda_type *type, void *slot)
 	((uint8 *) slot)[type->isnull_at] = 1;
 }
 
-bool
-plcuda_slot_is_null(const plcuda_type *type, const void *slot)
-{
-	return ((const uint8 *) slot)[type->isnull_at] != 0;
-}
-
 /* In place of an address, before it is known. */
 static const void *
 offset_address(Size offset)
@@ -841,7 +835,7 @@ plcuda_slot_to_datum(const plcuda_type *type, Oid oid, const void *slot, plcuda_
 {
 	Datum value = (Datum) 0;
 
-	*null = plcuda_slot_is_null(type, slot);
+	*null = ((const uint8 *) slot)[type->isnull_at] != 0;
 	if (!*null)
 		value = slot_to_base(type, oid, slot, pointed);
 	return oid != type->oid && get_typtype(oid) == TYPTYPE_DOMAIN
