@@ -49,11 +49,11 @@ typedef struct keeper_order {
 
 typedef struct keeper_answer {
     gvm_status status;
-    double us;                                /* of what was asked for, in all */
-    double acquire_us, kernel_us, release_us; /* TURN */
-    double p50_ns, p99_ns, clock_ns;          /* FAST, SLOW: clock_ns, subtracted, is in neither */
-    double pairs_per_s, floor_ns;  /* FAST: floor_ns: two atomic additions and two loads */
-    double host_rate, device_rate; /* HOST: GB/s */
+    double us;                       /* of what was asked for, in all */
+    double acquire_us;               /* TURN, EVICT */
+    double p50_ns, p99_ns, clock_ns; /* FAST, SLOW: clock_ns, subtracted, is in neither */
+    double pairs_per_s, floor_ns;    /* FAST: floor_ns: two atomic additions and two loads */
+    double host_rate, device_rate;   /* HOST: GB/s */
     double sum;
     int64_t end_ns; /* SWAP */
     gvm_object_info object;

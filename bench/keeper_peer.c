@@ -100,7 +100,7 @@ static gvm_status do_turn(client *c, const keeper_order *o, keeper_answer *a)
     const gvm_acquire_options options = {.struct_size = sizeof options, .hint = (gvm_hint)o->hint};
     gvm_object *object = c->objects[o->slot];
     const double start_us = tool_now_us();
-    double acquired_us, used_us, end_us;
+    double acquired_us;
     gvm_lease lease;
     gvm_status status = gvm_object_acquire(object, (gvm_lease_mode)o->mode, &options, GVM_FOREVER,
                                            &lease),
@@ -110,13 +110,9 @@ static gvm_status do_turn(client *c, const keeper_order *o, keeper_answer *a)
         return status;
     acquired_us = tool_now_us();
     status = use_leased_data(c, &lease, o, a);
-    used_us = tool_now_us();
     released = gvm_object_release(object, &lease);
-    end_us = tool_now_us();
     a->acquire_us = acquired_us - start_us;
-    a->kernel_us = used_us - acquired_us;
-    a->release_us = end_us - used_us;
-    a->us = end_us - start_us;
+    a->us = tool_now_us() - start_us;
     return status != GVM_OK ? status : released;
 }
 

@@ -1,12 +1,11 @@
 /* tests/fuzz/machine_events.h - the bytes that fuzz_machine takes for events.
  *
- * An input is a machine (MACHINE_BYTES: MiB of host budget, of host memory made ahead, of device
+ * An input is a machine (four bytes: MiB of host budget, of host memory made ahead, of device
  * memory kept; whether leases time out), then events: a byte with the event and, in its upper half,
  * the client, and the event's arguments, a byte each. */
 #ifndef FUZZ_MACHINE_EVENTS_H
 #define FUZZ_MACHINE_EVENTS_H
 
-#define MACHINE_BYTES 4
 #define MACHINE_CLIENTS 4
 
 enum {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tables in GPU memory and heap tables side by side: random statements in several sessions, the same answers.
 
-usage: differ.py [--seed N] [--statements N] [--sessions N] [--round N] [--socket PATH] [--trace]
+usage: differ.py [--seed N] [--statements N] [--sessions N] [--round N] [--socket PATH] [--no-serializable] [--trace]
 
 Each session is two connections: one works on tables in GPU memory, its twin says the same to heap
 tables with the same columns. After each statement results, counts, SQLSTATEs and the state of the
@@ -797,7 +797,7 @@ def parse():
     parser.add_argument("--sessions", type=int, default=4)
     parser.add_argument("--round", type=int, default=None, help="this one alone")
     parser.add_argument("--socket", default=None, help="of a server that runs, with gstore_fdw preloaded and extension made; default: one of its own")
-    parser.add_argument("--no-serializable", dest="serializable", action="store_false")
+    parser.add_argument("--no-serializable", dest="serializable", action="store_false", help="no transaction is SERIALIZABLE")
     parser.add_argument("--trace", action="store_true", help="print statements before they are sent")
     options = parser.parse_args()
     if options.seed is None:

@@ -753,7 +753,7 @@ def random_bytes(seed):
 class Life:
     ROWS = 5000000
 
-    def _begin(self, server, client):
+    def _begin(self, client):
         """A query that takes a while; returns while it runs."""
         client.write(self.token, self.ROWS, BY_ID)
         client.send("RUN")
@@ -767,7 +767,7 @@ class Life:
             before = len(descriptors(pid)), len(descriptors(keeper))
             for wait_s in (0, 0.001, 0.02, 0.1, 0.2):
                 client = Client(server)
-                self._begin(server, client)
+                self._begin(client)
                 time.sleep(wait_s)
                 client.close()
             wait_until("descriptors are closed", lambda: (len(descriptors(pid)), len(descriptors(keeper))) == before)
@@ -789,7 +789,7 @@ class Life:
         before = len(descriptors(keeper))
         for _ in range(3):
             client = Client(server)
-            self._begin(server, client)
+            self._begin(client)
             pid = executor_pid(server)
             os.kill(pid, signal.SIGKILL)
             try:

@@ -607,7 +607,7 @@ class Lies:
         def code_of(at, number):
             return at + Program.code.offset + 16 * number
 
-        def change_build(client, at, where, value):
+        def change_build(client, where, value):
             client.map[where : where + 2] = value.to_bytes(2, "little")
 
         with Client(server) as client:
@@ -630,10 +630,10 @@ class Lies:
                 change(client.window)
                 expect_verb(client.ask(), "ERROR", "XX000")
             at = write_join(client, token, self.ROWS)
-            change_build(client, at, code_of(at, 1), N["GQUERY_MARK"])
+            change_build(client, code_of(at, 1), N["GQUERY_MARK"])
             expect_verb(client.ask(), "ERROR", "XX000")
             at = write_join(client, token, self.ROWS)
-            change_build(client, at, code_of(at, 1) + 4, 2)  # two keys
+            change_build(client, code_of(at, 1) + 4, 2)  # two keys
             expect_verb(client.ask(), "ERROR", "XX000")
             for table, form in ((2**32 - 1, "GQUERY_F64"), (2**32 - 2, "GQUERY_I64")):  # a distance, a group
                 at = write_join(client, token, self.ROWS) + Program.columns.offset

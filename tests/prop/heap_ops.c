@@ -70,7 +70,7 @@ typedef struct worker {
     uint8_t number;
     unsigned held;
     piece pieces[BLOCKS_MAX];
-    uint64_t allocs, frees, refused, resized;
+    uint64_t allocs, refused, resized;
 } worker;
 
 static piece boxes[BOXES];
@@ -189,7 +189,6 @@ static void free_piece(worker *w, const piece *p, bool other_stream)
         status = gvm_heap_free(heap, ptr);
     if (status != GVM_OK)
         fail_call("free", status);
-    w->frees++;
 }
 
 static void drop(worker *w, unsigned index, bool other_stream)

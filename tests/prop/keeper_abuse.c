@@ -148,11 +148,9 @@ bool abuse_step(simulation *w, process *p)
     if (p->hung_up || p->gone || w->quiet)
         return false;
     if ((came = sim_receive(w, p)) != NULL) {
-        if (came->message == NULL)
-            p->noticed = true;
-        else if (came->message->head.type == GVMI_WIRE_MAP ||
-                 came->message->head.type == GVMI_WIRE_OPENED ||
-                 came->message->head.type == GVMI_WIRE_GRANTED)
+        if (came->message != NULL && (came->message->head.type == GVMI_WIRE_MAP ||
+                                      came->message->head.type == GVMI_WIRE_OPENED ||
+                                      came->message->head.type == GVMI_WIRE_GRANTED))
             answer(w, p, came->message);
         sim_packet_free(w, came);
         return true;

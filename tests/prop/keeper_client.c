@@ -291,6 +291,7 @@ static void begin_acquire(simulation *w, process *p, thread *t, opening *o)
     t->least_bytes = model->promised_bytes;
     atomic_store(&p->leases[o->slot].hint, t->hint);
     t->old_word = atomic_fetch_add(&p->leases[o->slot].word, unit(t) + GVMI_LEASE_COUNTED);
+    w->acquires_counted++;
     t->phase = PHASE_ADDED;
 }
 
@@ -852,7 +853,6 @@ static void granted_step(simulation *w, process *p, thread *t)
 static void notice_end(simulation *w, process *p)
 {
     sim_log(w, "process %u notices that it was cut off", p->index);
-    p->noticed = true;
     for (uint32_t i = 0; i < p->thread_count; i++) {
         thread *t = &p->threads[i];
 

@@ -566,8 +566,7 @@ void model_request(simulation *w, process *p, const gvmi_wire_message *message)
     case GVMI_WIRE_CLOSE: note_close(p, &message->body.CLOSE); break;
     default: break;
     }
-    if (p->request_count == REQUESTS_MAX) {
-        p->guilty = true; /* the abuse step keeps below; honest threads are few */
+    if (p->request_count == REQUESTS_MAX) { /* abuse keeps below; honest threads are few */
         sim_wrong(w, "process %u has too many requests", p->index);
         return;
     }
@@ -876,6 +875,7 @@ static void compare_empty(simulation *w, const gvmi_snapshot_head *head, const u
         sim_wrong(w, "at the end %llu bytes of host memory are in use, %llu free, %llu made",
                   (unsigned long long)info.host_used_bytes,
                   (unsigned long long)info.host_free_bytes, (unsigned long long)w->host_bytes);
+    sim_check_traced(w, info.acquires);
     at += head->keeper_bytes;
     for (uint32_t i = 0; i < head->device_count; i++, at += head->device_bytes) {
         gvmi_snapshot_device device;

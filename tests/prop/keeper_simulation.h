@@ -191,8 +191,6 @@ typedef struct process {
     bool bye, welcome;
     bool holds; /* it could not map, or closed under a lease: the keeper may count frames for it */
     uint64_t cut_step;
-    bool noticed; /* that it was cut off */
-    bool guilty;  /* broke the protocol, or may have */
     int64_t disconnected_ns;
     gvmi_lease_slot *leases;
     gvmi_permit_slot *permits;
@@ -244,7 +242,8 @@ typedef struct simulation {
     bool loose_ends; /* a process left before the answer to what takes memory */
     uint64_t version, actions;
     uint64_t acquires_fast, acquires_slow, acquires_for_cpu, acquires_failed, copies, cuts,
-        grants_write, traced;
+        grants_write;
+    uint64_t acquires_counted, acquires_traced; /* in lease words; by the machine */
     uint64_t voided_writes, shown_lent, recalls, lent_later;
     uint64_t answered[80][64]; /* by type of request and status: what was met */
     char log[LOG_LINES][LOG_BYTES];
@@ -260,6 +259,8 @@ bool sim_chance(simulation *w, uint32_t percent);
 /* Records the first thing that does not agree. */
 void sim_wrong(simulation *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sim_log(simulation *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* acquires: so many the machine shows. */
+void sim_check_traced(simulation *w, uint64_t acquires);
 
 /* ---- events into the machine; all actions are taken out again */
 /* Whether the rule of allowances lets a user that has `own` of `all` take one more. */
