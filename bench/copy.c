@@ -1,6 +1,5 @@
 /* Bandwidth: copies and kernels on buffer memory against cuMemAlloc memory, and a peer reading a
  * buffer. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/address.h"

@@ -1,7 +1,6 @@
 /* gvmem-bench keeper: leases, movement under pressure, scans, eviction, growth. Each figure is
  * beside its floor: what the hardware, measured in the same run, would need at the least. */
 #include "bench/keeper.h"
-#include "base/address.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
+
+#include <gvmem/kernels.h>
 
 #include "base/address.h"
 #include "base/size.h"
 #include "bench/keeper.h"
-#include "kernels/basic.h"
 
 #define DAY_MS (24 * 3600 * 1000)
 #define FAST_SAMPLES 100000u

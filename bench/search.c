@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/size.h"
 #include "bench/bench.h"
 #include "query/search.h"
 

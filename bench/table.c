@@ -8,12 +8,10 @@
  * Floor: the driver's own import, map and set access of as many handles (`gvmem-bench vmm`, sharing).
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include <gvmem/kernels.h>
 #include <gvmem/table.h>
 
-#include "base/address.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "bench/bench.h"

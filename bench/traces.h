@@ -7,8 +7,6 @@
 #ifndef BENCH_TRACES_H
 #define BENCH_TRACES_H
 
-#include <stddef.h>
-
 #include "tools/tool.h"
 
 #define TRACE_EVENTS_MAX (1u << 26)

@@ -1,7 +1,6 @@
 /* The threads that move columns between windows and areas; see service.h. */
 #include "postgres/service.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>

@@ -5,7 +5,6 @@
 #ifndef GSTORE_SPAWN_PROCESS_H
 #define GSTORE_SPAWN_PROCESS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 

@@ -2,7 +2,6 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "query/executor.h"
 #include "query/kernels.h"

@@ -22,8 +22,6 @@
 #ifndef GQUERY_RUN_H
 #define GQUERY_RUN_H
 
-#include <stddef.h>
-
 #include "query/executor.h"
 #include "query/kernels.h"
 #include "query/number.h"

@@ -11,8 +11,6 @@
 #ifndef SOFTGPU_CHARGE_H
 #define SOFTGPU_CHARGE_H
 
-#include <stddef.h>
-
 #include "softgpu/soft.h"
 
 /* What bytes are charged to: a device's ordinal, or the machine's pinned memory. */

@@ -7,7 +7,6 @@
 #include "tools/top_terminal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>

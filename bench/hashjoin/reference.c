@@ -1,7 +1,6 @@
 /* The hash join on the CPU, to check results by another method: inner rows sorted by key, found by index. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "bench/hashjoin/hashjoin.h"

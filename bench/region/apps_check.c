@@ -1,8 +1,6 @@
 /* The ten kernels on the CPU, word by word. */
 #include "bench/region/apps_setup.h"
 
-#include <string.h>
-
 #define ALL(x) ((uint64_t)(x)->tiles * (x)->words)
 
 static const float *floats_of(const app_arrays *x, int array)

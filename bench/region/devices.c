@@ -17,14 +17,12 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <gvmem/keeper.h>
 
-#include "base/address.h"
 #include "base/size.h"
 
 #define DAY_MS (24 * 3600 * 1000)

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/address.h"
 #include "base/size.h"
 
 /* Half of the longest lists that a warp reads alone; less in small graphs, so that these have longer ones as well. */

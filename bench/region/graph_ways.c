@@ -2,7 +2,6 @@
 #include "bench/region/graphs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/size.h"
 

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/address.h"
 #include "base/size.h"
 
 #define BLOCK_THREADS_WANTED 256u

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/address.h"
 #include "base/size.h"
 
 static const region_kernel search_kernels[] = {

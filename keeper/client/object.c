@@ -1,7 +1,6 @@
 /* Objects: making, finding, changing, ending. */
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"

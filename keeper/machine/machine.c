@@ -1,6 +1,5 @@
 /* The machine's life, and the way of an event through it. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/assert.h"
 #include "base/error.h"

@@ -12,7 +12,6 @@
  * maps the new frame. A device frame is free once everybody has unmapped it, while the object stays FROZEN until
  * everybody has mapped what takes its place (maps.c). */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/assert.h"
 #include "keeper/machine/lend.h"

@@ -52,7 +52,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/assert.h"
 #include "base/error.h"

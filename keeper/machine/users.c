@@ -13,7 +13,6 @@
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/assert.h"
 #include "base/error.h"

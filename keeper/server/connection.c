@@ -5,7 +5,6 @@
  * or in a socket, its memory is freed.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

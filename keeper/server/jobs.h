@@ -9,7 +9,6 @@
 #define GVMI_KEEPER_SERVER_JOBS_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 struct gvmi_job;
 

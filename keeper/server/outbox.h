@@ -9,7 +9,6 @@
 #ifndef GVMI_KEEPER_SERVER_OUTBOX_H
 #define GVMI_KEEPER_SERVER_OUTBOX_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,7 +1,6 @@
 /* Processes of clients: which one it is that connected, and whether it is about to end. */
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>

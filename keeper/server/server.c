@@ -2,7 +2,6 @@
 #include "keeper/server/server.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/assert.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/address.h"
-#include "base/assert.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"

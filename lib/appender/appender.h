@@ -21,7 +21,6 @@
 #define GVMI_APPENDER_APPENDER_H
 
 #include <stdbool.h>
-#include <sys/queue.h>
 
 #include <gvmem/appender.h>
 #include <gvmem/device/appender.h>

@@ -6,7 +6,6 @@
 #include <sys/random.h>
 
 #include "base/address.h"
-#include "base/assert.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"

@@ -1,11 +1,9 @@
 /* Devices: opening, what they can do, their context. */
 #include "memory/device.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/options.h"

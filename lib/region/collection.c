@@ -1,6 +1,5 @@
 /* Collections: what they consist of, creation, questions, end. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/address.h"
 #include "base/cancel.h"

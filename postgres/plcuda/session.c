@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 
 #include "common/file_perm.h"
 #include "miscadmin.h"

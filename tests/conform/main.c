@@ -10,7 +10,6 @@
 #define _GNU_SOURCE
 #include <getopt.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

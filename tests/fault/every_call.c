@@ -10,8 +10,6 @@
  *
  * Method: a fresh fixture for each attempt, and snapshots of all that can be counted.
  */
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include <gvmem/keeper.h>
 #include <gvmem/kernels.h>
 
-#include "base/address.h"
 #include "tests/lib/device.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/fixture.h"

@@ -1,6 +1,5 @@
 /* A keeper and a bystander; see keeper_fixture.h. */
 #include "tests/proc/keeper_fixture.h"
-#include "base/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/address.h"
 #include "driver/driver.h"
 #include "memory/device.h"
 #include "tests/proc/keeper_child.h"

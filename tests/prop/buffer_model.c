@@ -11,7 +11,6 @@
  * more under a lock of the test.
  */
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

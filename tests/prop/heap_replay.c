@@ -14,7 +14,6 @@
  * the peak; that is the limit in place of 1.1 times the requests.
  */
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,6 @@
 #define PROP_MODEL_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <gvmem/gvmem.h>

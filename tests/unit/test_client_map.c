@@ -4,7 +4,6 @@
 
 #include <sys/resource.h>
 
-#include "base/address.h"
 #include "base/struct.h"
 #include "keeper/protocol/snapshot.h"
 

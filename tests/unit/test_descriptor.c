@@ -6,7 +6,6 @@
 #include "tests/unit/unit.h"
 
 #include "base/clock.h"
-#include "base/size.h"
 #include "memory/buffer.h"
 #include "sharing/descriptor.h"
 #include "tests/lib/random.h"

@@ -1,7 +1,6 @@
 /* The order in which gstore_fdw's tasks are done. The service is a fake one, which writes down what it is called for
  * and waits in a trim until the test lets it go on.
  */
-#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 

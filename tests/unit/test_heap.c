@@ -8,8 +8,6 @@
 #include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 
 /* ---- blocks */
 

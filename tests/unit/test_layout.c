@@ -5,7 +5,6 @@
  */
 #include "tests/unit/unit.h"
 
-#include "base/size.h"
 #include "memory/buffer.h"
 #include "tests/lib/units.h"
 

@@ -8,7 +8,6 @@
 #include <gvmem/device/region.h>
 #include <gvmem/gvmem.h>
 
-#include "base/address.h"
 #include "base/registry.h"
 #include "driver/driver.h"
 #include "region/region.h"

@@ -9,7 +9,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>

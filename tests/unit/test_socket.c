@@ -5,7 +5,6 @@
  */
 #include "tests/unit/unit.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <pthread.h>
