@@ -195,7 +195,7 @@ static void measure_growth(bench *b)
         good = master_order_simple(b, 0, KEEPER_ORDER_TRIM, 0, NULL) &&
                master_order(b, 0, "/growth", &create, NULL) &&
                master_order_turn(b, 0, 0, GVM_LEASE_READ, GVM_HINT_NONE, 0, NULL) && /* so that it is mapped */
-               master_order(b, 0, "growth", &grow, &grown) && master_get_figures(b, 0, 0, &object) &&
+               master_order(b, 0, "growth", &grow, &grown) && master_get_figures(b, 0, &object) &&
                master_order_turn(b, 0, 0, GVM_LEASE_WRITE, GVM_HINT_NONE, 1, NULL) &&
                master_end_object(b, 0, 0, "/growth") &&
                master_order_simple(b, 0, KEEPER_ORDER_TRIM, 0, NULL) &&
@@ -228,9 +228,9 @@ static bool measure_one_turn(bench *b, int client, gvm_lease_mode mode, turns *t
     keeper_answer before, after, a;
     double in, out, floor_us;
 
-    if (!master_get_figures(b, client, 0, &before) ||
+    if (!master_get_figures(b, client, &before) ||
         !master_order_turn(b, client, 0, mode, GVM_HINT_HOT, 3, &a) ||
-        !master_get_figures(b, client, 0, &after))
+        !master_get_figures(b, client, &after))
         return false;
     in = (double)(after.device.promoted_bytes - before.device.promoted_bytes);
     out = (double)(after.device.evicted_bytes - before.device.evicted_bytes);
@@ -299,7 +299,7 @@ static bool measure_passes(bench *b, gvm_hint hint, figure_names names, const ch
         keeper_answer before, a;
         double resident;
 
-        if (!master_get_figures(b, 0, 0, &before) ||
+        if (!master_get_figures(b, 0, &before) ||
             !master_order_turn(b, 0, 0, GVM_LEASE_READ, hint, 1, &a))
             return false;
         if (i < 3)

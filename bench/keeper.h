@@ -103,7 +103,7 @@ bool master_order(bench *b, int client, const char *what, const keeper_order *o,
 bool master_order_simple(bench *b, int client, keeper_order_kind kind, uint32_t slot, const char *name);
 bool master_order_turn(bench *b, int client, uint32_t slot, gvm_lease_mode mode, gvm_hint hint,
                        uint32_t count, keeper_answer *a);
-bool master_get_figures(bench *b, int client, uint32_t slot, keeper_answer *a);
+bool master_get_figures(bench *b, int client, keeper_answer *a); /* and of slot 0 */
 
 /* An object of so many bytes with numbers in it; chunk_bytes may be 0. */
 bool master_make_object(bench *b, int client, uint32_t slot, const char *name, uint64_t bytes,

@@ -99,9 +99,9 @@ bool master_end_object(bench *b, int client, uint32_t slot, const char *name)
            master_order_simple(b, client, KEEPER_ORDER_DROP, 0, name);
 }
 
-bool master_get_figures(bench *b, int client, uint32_t slot, keeper_answer *a)
+bool master_get_figures(bench *b, int client, keeper_answer *a)
 {
-    const keeper_order o = master_order_of(KEEPER_ORDER_FIGURES, slot, NULL);
+    const keeper_order o = master_order_of(KEEPER_ORDER_FIGURES, 0, NULL);
 
     return master_order(b, client, "figures", &o, a);
 }

@@ -47,14 +47,14 @@ static bool swap_often(bench *b, int clients, double sums[MODELS], bench_samples
     double us;
 
     for (int i = 0; i < warm + count; i++) {
-        if (i == warm && !master_get_figures(b, 0, 0, &before))
+        if (i == warm && !master_get_figures(b, 0, &before))
             return false;
         if (!swap_once(b, clients, (uint32_t)(i % MODELS), &us, sums))
             return false;
         if (i >= warm)
             bench_add(samples, us);
     }
-    if (!master_get_figures(b, 0, 0, &after))
+    if (!master_get_figures(b, 0, &after))
         return false;
     *in_bytes = (double)(after.device.promoted_bytes - before.device.promoted_bytes) / count;
     return true;
@@ -104,9 +104,9 @@ static bool exchange_often(bench *b, bench_samples *samples, bench_samples *floo
         keeper_answer before, after, a;
         double in, out;
 
-        if (!master_get_figures(b, i % 2, 0, &before) ||
+        if (!master_get_figures(b, i % 2, &before) ||
             !master_order_turn(b, i % 2, (uint32_t)(i % MODELS), GVM_LEASE_WRITE, GVM_HINT_HOT, 1, &a) ||
-            !master_get_figures(b, i % 2, 0, &after))
+            !master_get_figures(b, i % 2, &after))
             return false;
         if (i < 2)
             continue;

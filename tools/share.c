@@ -154,9 +154,9 @@ typedef struct exporter {
     double sum;
 } exporter;
 
-static void print_rate(const char *what, double us, uint64_t bytes)
+static void print_sum_rate(double us, uint64_t bytes)
 {
-    printf("  %-14s %10.1f us  %8.1f GB/s\n", what, us, (double)bytes / us / 1e3);
+    printf("  sum            %10.1f us  %8.1f GB/s\n", us, (double)bytes / us / 1e3);
 }
 
 /* The sum of n numbers uniform in [0, 1) is n/2 with a deviation of sqrt(n/12). Ten deviations away
@@ -188,7 +188,7 @@ static int fill_buffer(exporter *m)
         return tool_fail("cannot sum the buffer");
     printf("sum of the exporter: %.6f\n", m->sum);
     if (o->verbose)
-        print_rate("sum", sum_us, o->len_bytes);
+        print_sum_rate(sum_us, o->len_bytes);
     if (!is_plausible(m->sum, count))
         return tool_error(
             "the sum of %llu random numbers cannot be %.6f: the kernels do not work on this device",
@@ -248,7 +248,7 @@ static bool check_answer(const exporter *m, const peer *p, const share_answer *a
     if (m->options->verbose) {
         printf("  %-14s %10.1f us  %s\n", "import", answer->import_us,
                answer->access == GVM_ACCESS_READ ? "read-only" : "read-write");
-        print_rate("sum", answer->sum_us, m->options->len_bytes);
+        print_sum_rate(answer->sum_us, m->options->len_bytes);
     }
     if (fabs(answer->sum - m->sum) <= SUM_TOLERANCE * m->sum)
         return true;

@@ -253,10 +253,10 @@ static void draw_device(text_pen *pen, const snapshot_copy *s, const gvm_keeper_
     text_end(pen);
 }
 
-/* Whether there are so many lines and some are left for the tables. */
-static bool has_room(const text_pen *pen, unsigned lines, unsigned tables)
+/* Whether there are so many lines, and six more for the tables. */
+static bool has_room(const text_pen *pen, unsigned lines)
 {
-    return pen->lines_max == TEXT_UNLIMITED || pen->line + lines + tables <= pen->lines_max;
+    return pen->lines_max == TEXT_UNLIMITED || pen->line + lines + 6 <= pen->lines_max;
 }
 
 static void draw_devices(text_pen *pen, const snapshot_copy *s)
@@ -264,16 +264,16 @@ static void draw_devices(text_pen *pen, const snapshot_copy *s)
     const unsigned lines = pen->width < STACKED_BELOW ? 3 : 2, count = s->keeper.devices;
 
     for (uint32_t i = 0; i < count; i++) {
-        if (i > 0 && !has_room(pen, lines, 6)) {
+        if (i > 0 && !has_room(pen, lines)) {
             text_print(pen, "(%u more devices)", count - i);
             text_end(pen);
             break;
         }
         draw_device(pen, s, &s->devices[i]);
     }
-    if (count > 0 && has_room(pen, 3, 6))
+    if (count > 0 && has_room(pen, 3))
         draw_legend(pen);
-    if (has_room(pen, 1, 6))
+    if (has_room(pen, 1))
         text_end(pen);
 }
 

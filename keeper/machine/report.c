@@ -118,7 +118,7 @@ void gvmi_keep_list_chunks(gvmi_machine *m, keep_client *client, const gvmi_wire
                                "there is no object %s", GVMI_TEXT_NAME(body->name));
         return;
     }
-    if (!gvmi_keep_may(m, client, object, 4)) {
+    if (!gvmi_keep_may_read(m, client, object)) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
                                "user %u may not read %s", client->who.uid, GVMI_TEXT_NAME(body->name));
         return;

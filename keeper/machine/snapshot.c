@@ -278,7 +278,7 @@ static uint32_t append_objects(gvmi_machine *m, keep_user *user)
 
         gvmi_keep_describe_object(m, object, &records[count]);
         add_to_device(&records[count], &snapshot->devices[object->device]);
-        count += gvmi_keep_may(m, snapshot->client, object, 4);
+        count += gvmi_keep_may_read(m, snapshot->client, object);
         units += 1 + object->opening_count;
         snapshot->next_object = object->next;
     }

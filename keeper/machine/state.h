@@ -694,9 +694,8 @@ bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client);
 /* A user whose clients are restricted from the start. */
 bool gvmi_keep_is_restricted(const gvmi_machine *m, uint32_t uid);
 bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object);
-/* bits as for others: 4 read, 2 write. The mode is the object's, or one given. */
-bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
-                   uint32_t bits);
+bool gvmi_keep_may_read(const gvmi_machine *m, const keep_client *client, const keep_object *object);
+/* Of an object with that mode; bits as for others: 4 read, 2 write. */
 bool gvmi_keep_mode_allows(const gvmi_machine *m, const keep_client *client,
                            const keep_object *object, uint32_t mode, uint32_t bits);
 

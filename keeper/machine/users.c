@@ -16,6 +16,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/size.h"
 #include "keeper/machine/state.h"
 
 #define QUOTAS_MAX 65536u    /* users with a quota of their own */
@@ -32,16 +33,9 @@ static const struct {
 
 /* ---- accounts: a tree of pointers to keep_user.uid, and a list */
 
-static int compare_machine_uids(const void *a, const void *b)
-{
-    const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-
-    return (left > right) - (left < right);
-}
-
 static keep_user *find_machine_user(const gvmi_machine *m, uint32_t uid)
 {
-    void *const *node = tfind(&uid, (void *const *)&m->user_tree, compare_machine_uids);
+    void *const *node = tfind(&uid, (void *const *)&m->user_tree, gvmi_compare_u32);
 
     return node == NULL ? NULL : (keep_user *)(void *)((char *)*node - offsetof(keep_user, uid));
 }
@@ -56,7 +50,7 @@ keep_user *gvmi_keep_user(gvmi_machine *m, uint32_t uid)
     if (user == NULL)
         return NULL;
     user->uid = uid;
-    if (tsearch(&user->uid, &m->user_tree, compare_machine_uids) == NULL) {
+    if (tsearch(&user->uid, &m->user_tree, gvmi_compare_u32) == NULL) {
         free(user);
         return NULL;
     }
@@ -82,7 +76,7 @@ void gvmi_keep_end_user(gvmi_machine *m, keep_user *user)
     for (keep_user *busy = m->first_busy; busy != NULL; busy = busy->busy_next)
         if (busy->next_shown == user)
             busy->next_shown = user->next;
-    tdelete(&user->uid, &m->user_tree, compare_machine_uids);
+    tdelete(&user->uid, &m->user_tree, gvmi_compare_u32);
     if (user->prev != NULL)
         user->prev->next = user->next;
     else
@@ -265,10 +259,9 @@ bool gvmi_keep_mode_allows(const gvmi_machine *m, const keep_client *client,
     return (granted & bits) == bits;
 }
 
-bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
-                   uint32_t bits)
+bool gvmi_keep_may_read(const gvmi_machine *m, const keep_client *client, const keep_object *object)
 {
-    return gvmi_keep_mode_allows(m, client, object, object->domain.mode, bits);
+    return gvmi_keep_mode_allows(m, client, object, object->domain.mode, 4);
 }
 
 bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object)

@@ -11,17 +11,11 @@
 
 #include "base/assert.h"
 #include "base/error.h"
-
-static int compare_schedule_uids(const void *a, const void *b)
-{
-    const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-
-    return (left > right) - (left < right);
-}
+#include "base/size.h"
 
 static gvmi_schedule_user *find_schedule_user(const gvmi_schedule *schedule, uint32_t uid)
 {
-    void *const *node = tfind(&uid, (void *const *)&schedule->users, compare_schedule_uids);
+    void *const *node = tfind(&uid, (void *const *)&schedule->users, gvmi_compare_u32);
 
     return node == NULL
                ? NULL
@@ -37,7 +31,7 @@ static gvmi_schedule_user *new_user(gvmi_schedule *schedule, uint32_t uid)
     user->uid = uid;
     user->weight = 1;
     user->had_ns = schedule->had_ns + GVMI_VISIT_NS; /* who leaves and comes again is behind who stays */
-    if (tsearch(&user->uid, &schedule->users, compare_schedule_uids) != NULL)
+    if (tsearch(&user->uid, &schedule->users, gvmi_compare_u32) != NULL)
         return user;
     free(user);
     return NULL;
@@ -68,7 +62,7 @@ void gvmi_schedule_leave(gvmi_schedule *schedule, gvmi_place *place)
         return;
     if (schedule->visited == user)
         schedule->visited = NULL;
-    tdelete(&user->uid, &schedule->users, compare_schedule_uids);
+    tdelete(&user->uid, &schedule->users, gvmi_compare_u32);
     free(user);
 }
 

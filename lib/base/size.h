@@ -22,6 +22,14 @@ static inline uint64_t gvmi_max(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* Of two uint32_t, for qsort() and tsearch(). */
+static inline int gvmi_compare_u32(const void *a, const void *b)
+{
+    const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+
+    return (left > right) - (left < right);
+}
+
 static inline bool gvmi_is_pow2(uint64_t n)
 {
     return n != 0 && (n & (n - 1)) == 0;

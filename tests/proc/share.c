@@ -58,9 +58,9 @@ static bool import_by(child *from, child *to, uint64_t flags)
     return EXPECT_OK(to, OPEN, 0, 0) && hand_over(from, to) && EXPECT_OK(to, IMPORT, flags, 2 * size);
 }
 
-static bool has(child *p, uint64_t offset, uint64_t len, uint64_t checksum)
+static bool has(child *p, uint64_t len, uint64_t checksum)
 {
-    answer out = buffer_do(p, BUFFER_CHECKSUM, offset, len);
+    answer out = buffer_do(p, BUFFER_CHECKSUM, 0, len);
 
     if (out.status != GVM_OK)
         printf("# checksum: %s\n", out.text);
@@ -94,15 +94,15 @@ static bool processes_see_one_memory(void)
     bool good = start_group(&g, 0);
 
     for (int i = 0; i < IMPORTERS && good; i++)
-        good = has(&g.importers[i], 0, size, g.checksum);
+        good = has(&g.importers[i], size, g.checksum);
     /* What one importer writes, all see. */
     good = good && EXPECT_OK(&g.importers[0], FILL, size, SEED + 1) &&
            EXPECT_OK(&g.importers[0], SYNC, 0, 0);
     if (good)
         g.checksum = buffer_do(&g.importers[0], BUFFER_CHECKSUM, 0, size).value;
     for (int i = 1; i < IMPORTERS && good; i++)
-        good = has(&g.importers[i], 0, size, g.checksum);
-    good = good && has(&g.exporter, 0, size, g.checksum);
+        good = has(&g.importers[i], size, g.checksum);
+    good = good && has(&g.exporter, size, g.checksum);
     return end_group(&g) && good;
 }
 
@@ -113,7 +113,7 @@ static bool memory_outlives_its_exporter(void)
 
     good = EXPECT(child_end(&g.exporter) == 0) && good;
     for (int i = 0; i < IMPORTERS && good; i++)
-        good = has(&g.importers[i], 0, size, g.checksum);
+        good = has(&g.importers[i], size, g.checksum);
     return end_group(&g) && good;
 }
 
@@ -129,8 +129,8 @@ static bool write_to_readonly_import_breaks_the_offender_alone(void)
         good = EXPECT(out.status == GVM_OK || out.status == GVM_E_LOST) &&
                EXPECT_STATUS(offender, SYNC, 0, 0, GVM_E_LOST);
     }
-    good = good && has(&g.exporter, 0, size, g.checksum) &&
-           has(&g.importers[0], 0, size, g.checksum) && has(&g.importers[2], 0, size, g.checksum);
+    good = good && has(&g.exporter, size, g.checksum) && has(&g.importers[0], size, g.checksum) &&
+           has(&g.importers[2], size, g.checksum);
     return end_group(&g) && good;
 }
 
@@ -146,8 +146,8 @@ static bool growth_reaches_importers_by_update(void)
     if (good)
         checksum = buffer_do(&g.exporter, BUFFER_CHECKSUM, 0, 2 * size).value;
     for (int i = 0; i < IMPORTERS && good; i++)
-        good = hand_over(&g.exporter, &g.importers[i]) && EXPECT_OK(&g.importers[i], UPDATE, 0, 0) &&
-               has(&g.importers[i], 0, 2 * size, checksum);
+        good = hand_over(&g.exporter, &g.importers[i]) &&
+               EXPECT_OK(&g.importers[i], UPDATE, 0, 0) && has(&g.importers[i], 2 * size, checksum);
     return end_group(&g) && good;
 }
 
@@ -164,7 +164,7 @@ static bool seal_reaches_importers_by_update(void)
         good = EXPECT(out.status == GVM_OK || out.status == GVM_E_LOST) &&
                EXPECT_STATUS(&g.importers[0], SYNC, 0, 0, GVM_E_LOST);
     }
-    good = good && has(&g.importers[1], 0, size, g.checksum);
+    good = good && has(&g.importers[1], size, g.checksum);
     return end_group(&g) && good;
 }
 
@@ -180,7 +180,7 @@ static bool importer_passes_memory_on(void)
         child_kill(&g.exporter);
         child_kill(first);
     }
-    good = good && has(second, 0, size, g.checksum);
+    good = good && has(second, size, g.checksum);
     return end_group(&g) && good;
 }
 
@@ -214,7 +214,7 @@ static bool share_of_many_chunks_arrives(void)
 
     size = 600 * MIB;
     good = export_filled(&g, 2 * MIB) && import_by(&g.exporter, &g.importers[0], 0) &&
-           has(&g.importers[0], 0, size, g.checksum);
+           has(&g.importers[0], size, g.checksum);
     good = end_group(&g) && good;
     size = kept;
     return good;
@@ -227,9 +227,9 @@ static bool moved_chunks_reach_importers_by_update(void)
 
     /* The importer keeps the old memory until it is sent the change. */
     good = good && EXPECT_OK(&g.exporter, MOVE, GVM_TIER_HOST, 0) &&
-           has(&g.importers[0], 0, size, g.checksum) && EXPECT_OK(&g.exporter, EXPORT, 0, 0) &&
+           has(&g.importers[0], size, g.checksum) && EXPECT_OK(&g.exporter, EXPORT, 0, 0) &&
            hand_over(&g.exporter, &g.importers[0]) && EXPECT_OK(&g.importers[0], UPDATE, 0, 0) &&
-           has(&g.importers[0], 0, size, g.checksum);
+           has(&g.importers[0], size, g.checksum);
     return end_group(&g) && good;
 }
 

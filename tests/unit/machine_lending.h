@@ -6,10 +6,10 @@
 #include "keeper/machine/lend.h"
 #include "tests/unit/machine_fixture.h"
 
-/* Two devices of so many chunks, which lend to each other. Each keeps half a chunk for itself, and so a whole one. */
-static inline void start_lending(fixture *w, uint64_t first, uint64_t second, uint64_t host)
+/* Two devices, of four chunks and of so many, which lend to each other. Each keeps half a chunk for itself, and so a whole one. */
+static inline void start_lending(fixture *w, uint64_t second, uint64_t host)
 {
-    gvmi_machine_config config = small_config(first, host);
+    gvmi_machine_config config = small_config(4, host);
 
     config.device_count = 2;
     config.devices[1] = config.devices[0];
@@ -51,7 +51,7 @@ static inline gvm_status create_on_second(fixture *w, actor *a, const char *name
 /* An object of six chunks, of which the second device lends two. */
 static inline void start_with_lent(fixture *w, actor **a, uint32_t *slot, uint64_t host)
 {
-    start_lending(w, 4, 4, host);
+    start_lending(w, 4, host);
     *a = join(w, 1);
     assert_int_equal(create(w, *a, "/x", 6, 0, slot), GVM_OK);
     check_places(w, *a, *slot, 4, 2, 0);

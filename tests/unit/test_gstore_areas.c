@@ -62,12 +62,13 @@ static sem_t call_came, call_may_go;
 
 static _Thread_local int locks_left; /* until the thread waits for the test; 0: it does not */
 
-static bool is_posted(sem_t *sem, int seconds)
+/* Within 20 s. */
+static bool is_posted(sem_t *sem)
 {
     struct timespec until;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += seconds;
+    until.tv_sec += 20;
     return sem_clockwait(sem, CLOCK_MONOTONIC, &until) == 0;
 }
 
@@ -200,11 +201,9 @@ static gstore_range range_of(uint16_t column, uint64_t bytes)
 }
 
 /* As a command that writes so many bytes from the area's start. */
-static bool write_area(fixture *w, uint64_t store, uint64_t writer_number, uint16_t column,
-                       uint64_t bytes)
+static bool write_area(fixture *w, uint64_t store, uint16_t column, uint64_t bytes)
 {
-    const gstore_store_name name = {
-        .store = store, .table = (uint32_t)store, .writer_number = writer_number};
+    const gstore_store_name name = {.store = store, .table = (uint32_t)store, .writer_number = 1};
     const gstore_range range = range_of(column, bytes);
     gstore_use use;
     bool good = gstore_area_use(w->areas, &name, &range, true, &use) == GVM_OK;
@@ -222,12 +221,12 @@ static bool make_stores(fixture *w)
 
     for (uint64_t store = 1; store <= STORES && good; store++)
         for (uint16_t column = 1; column <= COLUMNS && good; column++)
-            good = write_area(w, store, 1, column, CHUNK_BYTES) &&
-                   write_area(w, store, 1, column, LARGE_BYTES);
+            good = write_area(w, store, column, CHUNK_BYTES) &&
+                   write_area(w, store, column, LARGE_BYTES);
     return good;
 }
 
-static void trim(fixture *w, uint64_t store, uint64_t writer_number, uint64_t bytes)
+static void trim(fixture *w, uint64_t store, uint64_t bytes)
 {
     gstore_extent extents[COLUMNS];
 
@@ -235,8 +234,8 @@ static void trim(fixture *w, uint64_t store, uint64_t writer_number, uint64_t by
         extents[i] = (gstore_extent){.column = (uint16_t)(i + 1), .part = GSTORE_VALUES, .bytes = bytes};
     atomic_store(&visits, 0);
     atomic_store(&tries, 0);
-    gstore_areas_trim(w->areas, &(gstore_store_name){.store = store, .writer_number = writer_number},
-                      extents, COLUMNS);
+    gstore_areas_trim(w->areas, &(gstore_store_name){.store = store, .writer_number = 1}, extents,
+                      COLUMNS);
 }
 
 static uint64_t bytes_of(fixture *w, uint64_t store)
@@ -262,7 +261,7 @@ static int trim_one_of_many(void *arg)
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_stores(&w));
-    trim(&w, 3, 1, CHUNK_BYTES);
+    trim(&w, 3, CHUNK_BYTES);
     CHILD_EXPECT(bytes_of(&w, 3) == COLUMNS * CHUNK_BYTES);
     CHILD_EXPECT(bytes_of(&w, 4) > COLUMNS * LARGE_BYTES);
     CHILD_EXPECT(atomic_load(&tries) == COLUMNS);
@@ -279,7 +278,7 @@ static int count_trim(void *arg)
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_stores(&w));
-    trim(&w, 3, 1, CHUNK_BYTES);
+    trim(&w, 3, CHUNK_BYTES);
     seen = atomic_load(&visits);
     CHILD_EXPECT(seen >= (int)COLUMNS && seen <= 2 * (int)COLUMNS);
     (void)gstore_areas_drop(w.areas, &(gstore_store_name){.store = 5});
@@ -287,7 +286,7 @@ static int count_trim(void *arg)
     (void)gstore_areas_drop(w.areas, &(gstore_store_name){.store = 6});
     CHILD_EXPECT(atomic_load(&visits) == (int)COLUMNS);
     CHILD_EXPECT(bytes_of(&w, 5) == UINT64_MAX && bytes_of(&w, 6) == UINT64_MAX);
-    trim(&w, 5, 1, CHUNK_BYTES); /* it is gone */
+    trim(&w, 5, CHUNK_BYTES); /* it is gone */
     CHILD_EXPECT(atomic_load(&visits) == 0 && atomic_load(&tries) == 0);
     end(&w);
     return 0;
@@ -322,7 +321,7 @@ static int trim_again(void *arg)
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_stores(&w));
     refuses_to_shrink = true;
-    trim(&w, 3, 1, CHUNK_BYTES);
+    trim(&w, 3, CHUNK_BYTES);
     CHILD_EXPECT(bytes_of(&w, 3) > COLUMNS * LARGE_BYTES);
     refuses_to_shrink = false;
     gstore_areas_trim_again(w.areas);
@@ -355,9 +354,9 @@ static bool start_caller(caller *c, void *(*run)(void *))
     return sem_init(&c->done, 0, 0) == 0 && pthread_create(&c->thread, NULL, run, c) == 0;
 }
 
-static bool is_over(caller *c, int seconds)
+static bool is_over(caller *c)
 {
-    return is_posted(&c->done, seconds) && pthread_join(c->thread, NULL) == 0 && c->good;
+    return is_posted(&c->done) && pthread_join(c->thread, NULL) == 0 && c->good;
 }
 
 static void *trim_store(void *arg)
@@ -387,11 +386,11 @@ static int trim_twice(void *arg)
     int seen;
 
     CHILD_EXPECT(sem_init(&call_came, 0, 0) == 0 && sem_init(&call_may_go, 0, 0) == 0);
-    CHILD_EXPECT(begin(&w) && write_area(&w, 1, 1, 2, SMALL_BYTES)); /* with a pack */
-    CHILD_EXPECT(write_area(&w, 1, 1, 1, CHUNK_BYTES) && write_area(&w, 1, 1, 1, when->bytes));
+    CHILD_EXPECT(begin(&w) && write_area(&w, 1, 2, SMALL_BYTES)); /* with a pack */
+    CHILD_EXPECT(write_area(&w, 1, 1, CHUNK_BYTES) && write_area(&w, 1, 1, when->bytes));
     atomic_store(&waits, when->call);
     CHILD_EXPECT(start_caller(&first, trim_store));
-    CHILD_EXPECT(is_posted(&call_came, 20));
+    CHILD_EXPECT(is_posted(&call_came));
     atomic_store(&waits, NULL);
     seen = atomic_load(&visits);
     CHILD_EXPECT(start_caller(&second, trim_store));
@@ -399,7 +398,7 @@ static int trim_twice(void *arg)
         sched_yield();
     CHILD_EXPECT(bytes_of(&w, 1) > CHUNK_BYTES);
     sem_post(&call_may_go);
-    CHILD_EXPECT(is_over(&first, 20) && is_over(&second, 20));
+    CHILD_EXPECT(is_over(&first) && is_over(&second));
     CHILD_EXPECT(bytes_of(&w, 1) == CHUNK_BYTES); /* the pack's */
     end(&w);
     return 0;
@@ -519,7 +518,7 @@ static int grow_large(void *arg)
     (void)arg;
     CHILD_EXPECT(begin_large(&w, 80 * GIB));
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        CHILD_EXPECT(write_area(&w, 1, 1, 1, steps[i].bytes));
+        CHILD_EXPECT(write_area(&w, 1, 1, steps[i].bytes));
         CHILD_EXPECT(chunk_of_first(&w) == steps[i].chunk_bytes);
         CHILD_EXPECT(mark(&w, steps[i].bytes, true) && mark(&w, steps[0].bytes, false));
     }
@@ -528,7 +527,7 @@ static int grow_large(void *arg)
                                  true, &use) == GVM_OK);
     CHILD_EXPECT(gstore_area_provide(w.areas, &use, &beyond, NULL) == GVM_E_LIMIT);
     CHILD_EXPECT(gstore_area_release(w.areas, &use) == GVM_OK);
-    trim(&w, 1, 1, 300 * MIB);
+    trim(&w, 1, 300 * MIB);
     CHILD_EXPECT(bytes_of(&w, 1) < GIB && chunk_of_first(&w) == 32 * MIB);
     CHILD_EXPECT(mark(&w, 2 * MIB, false));
     end(&w);
@@ -543,13 +542,13 @@ static int grow_where_memory_is_short(void *arg)
     fixture w;
 
     (void)arg;
-    CHILD_EXPECT(begin_large(&w, 44 * GIB) && write_area(&w, 1, 1, 1, 8 * GIB));
-    CHILD_EXPECT(mark(&w, 2 * MIB, true) && write_area(&w, 2, 1, 1, 30 * GIB));
-    CHILD_EXPECT(write_area(&w, 1, 1, 1, 10 * GIB) && chunk_of_first(&w) == 32 * MIB);
-    CHILD_EXPECT(mark(&w, 2 * MIB, false) && !write_area(&w, 1, 1, 1, 33 * GIB));
+    CHILD_EXPECT(begin_large(&w, 44 * GIB) && write_area(&w, 1, 1, 8 * GIB));
+    CHILD_EXPECT(mark(&w, 2 * MIB, true) && write_area(&w, 2, 1, 30 * GIB));
+    CHILD_EXPECT(write_area(&w, 1, 1, 10 * GIB) && chunk_of_first(&w) == 32 * MIB);
+    CHILD_EXPECT(mark(&w, 2 * MIB, false) && !write_area(&w, 1, 1, 33 * GIB));
     CHILD_EXPECT(mark(&w, 2 * MIB, false) && chunk_of_first(&w) == 32 * MIB);
     (void)gstore_areas_drop(w.areas, &(gstore_store_name){.store = 2, .table = 2});
-    CHILD_EXPECT(write_area(&w, 1, 1, 1, 33 * GIB) && chunk_of_first(&w) == 512 * MIB);
+    CHILD_EXPECT(write_area(&w, 1, 1, 33 * GIB) && chunk_of_first(&w) == 512 * MIB);
     CHILD_EXPECT(mark(&w, 2 * MIB, false));
     end(&w);
     return 0;
@@ -583,7 +582,7 @@ static bool make_small_store(fixture *w, uint64_t store)
     bool good = true;
 
     for (uint16_t column = 1; column <= COLUMNS && good; column++)
-        good = write_area(w, store, 1, column, SMALL_BYTES);
+        good = write_area(w, store, column, SMALL_BYTES);
     return good && bytes_of(w, store) == CHUNK_BYTES;
 }
 
@@ -626,7 +625,7 @@ static int export_and_revoke(void *arg)
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_small_store(&w, 1));
     CHILD_EXPECT(link_columns(&w, 1, COLUMNS) == GVM_OK);
-    trim(&w, 1, 1, SMALL_BYTES);
+    trim(&w, 1, SMALL_BYTES);
     (void)gstore_areas_give_back(w.areas);
     CHILD_EXPECT(bytes_of(&w, 1) == (COLUMNS + 1) * CHUNK_BYTES);
     CHILD_EXPECT(gvm_client_connect(w.path, &other) == GVM_OK);
@@ -651,7 +650,7 @@ static void *write_column(void *arg)
 {
     caller *c = arg;
 
-    c->good = write_area(c->w, c->store, 1, c->column, c->bytes);
+    c->good = write_area(c->w, c->store, c->column, c->bytes);
     sem_post(&c->done);
     return NULL;
 }
@@ -714,26 +713,26 @@ static int wait_at_the_keeper(void *arg)
            other = {.w = &w, .store = 1, .column = 1, .bytes = bytes};
 
     CHILD_EXPECT(sem_init(&call_came, 0, 0) == 0 && sem_init(&call_may_go, 0, 0) == 0);
-    CHILD_EXPECT(begin(&w) && write_area(&w, 1, 1, 1, bytes));
+    CHILD_EXPECT(begin(&w) && write_area(&w, 1, 1, bytes));
     atomic_store(&waits, "gvm_object_create");
     CHILD_EXPECT(start_caller(&maker, write_column));
-    CHILD_EXPECT(is_posted(&call_came, 20));
+    CHILD_EXPECT(is_posted(&call_came));
     atomic_store(&waits, NULL);
-    CHILD_EXPECT(start_caller(&sizes, ask_sizes) && is_over(&sizes, 20));
-    CHILD_EXPECT(start_caller(&other, write_column) && is_over(&other, 20));
+    CHILD_EXPECT(start_caller(&sizes, ask_sizes) && is_over(&sizes));
+    CHILD_EXPECT(start_caller(&other, write_column) && is_over(&other));
     CHILD_EXPECT(start_caller(&reader, read_column));
     sem_post(&call_may_go);
-    CHILD_EXPECT(is_over(&maker, 20) && is_over(&reader, 20));
+    CHILD_EXPECT(is_over(&maker) && is_over(&reader));
     /* Dropped while it is made: the command ends, and nothing of it stays. */
     atomic_store(&waits, "gvm_object_create");
     maker.column = 2;
     maker.bytes = CHUNK_BYTES;
     CHILD_EXPECT(start_caller(&maker, write_column));
-    CHILD_EXPECT(is_posted(&call_came, 20));
+    CHILD_EXPECT(is_posted(&call_came));
     atomic_store(&waits, NULL);
     (void)gstore_areas_drop(w.areas, &(gstore_store_name){.store = 2, .table = 2});
     sem_post(&call_may_go);
-    CHILD_EXPECT(is_over(&maker, 20));
+    CHILD_EXPECT(is_over(&maker));
     CHILD_EXPECT(bytes_of(&w, 2) == UINT64_MAX);
     end(&w);
     return 0;
@@ -760,12 +759,12 @@ static int wait_with_a_link(void *arg)
     CHILD_EXPECT(link_columns(&w, 3, COLUMNS) == GVM_OK);
     atomic_store(&waits, "gvm_object_link");
     CHILD_EXPECT(start_caller(&maker, link_store));
-    CHILD_EXPECT(is_posted(&call_came, 20));
+    CHILD_EXPECT(is_posted(&call_came));
     atomic_store(&waits, NULL);
-    CHILD_EXPECT(start_caller(&other, link_store) && is_over(&other, 20));
-    CHILD_EXPECT(start_caller(&drop, drop_store) && is_over(&drop, 20));
+    CHILD_EXPECT(start_caller(&other, link_store) && is_over(&other));
+    CHILD_EXPECT(start_caller(&drop, drop_store) && is_over(&drop));
     sem_post(&call_may_go);
-    CHILD_EXPECT(is_over(&maker, 20));
+    CHILD_EXPECT(is_over(&maker));
     end(&w);
     return 0;
 }
@@ -787,14 +786,14 @@ static int move_while_linked(void *arg)
     CHILD_EXPECT(begin(&w) && make_small_store(&w, 1) && link_columns(&w, 1, 1) == GVM_OK);
     atomic_store(&waits, "gvm_object_link");
     CHILD_EXPECT(start_caller(&maker, link_store));
-    CHILD_EXPECT(is_posted(&call_came, 20));
+    CHILD_EXPECT(is_posted(&call_came));
     atomic_store(&waits, "gvm_object_publish"); /* of the move */
     CHILD_EXPECT(start_caller(&writer, write_column));
-    CHILD_EXPECT(is_posted(&call_came, 20));
+    CHILD_EXPECT(is_posted(&call_came));
     atomic_store(&waits, NULL);
     sem_post(&call_may_go);
     sem_post(&call_may_go);
-    CHILD_EXPECT(is_over(&maker, 20) && is_over(&writer, 20));
+    CHILD_EXPECT(is_over(&maker) && is_over(&writer));
     CHILD_EXPECT(gvm_client_connect(w.path, &other) == GVM_OK);
     for (int i = 0; i < 2; i++) {
         const uint8_t by[GSTORE_SECRET_BYTES] = {(uint8_t)(i == 0 ? 1 : 101)};
@@ -832,15 +831,15 @@ static int revoke_while_asked(void *arg)
     CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
     atomic_store(&waits, "gvm_object_get_info");
     CHILD_EXPECT(start_caller(&writer, write_column));
-    CHILD_EXPECT(is_posted(&call_came, 20));
+    CHILD_EXPECT(is_posted(&call_came));
     atomic_store(&waits, NULL);
     CHILD_EXPECT(gstore_areas_unlink(w.areas, second) == GVM_OK);
     sem_post(&call_may_go);
-    CHILD_EXPECT(is_over(&writer, 20));
+    CHILD_EXPECT(is_over(&writer));
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
         const int before = atomic_load(&calls);
 
-        CHILD_EXPECT(write_area(&w, 1, 1, 1, SMALL_BYTES));
+        CHILD_EXPECT(write_area(&w, 1, 1, SMALL_BYTES));
         made[i] = atomic_load(&calls) - before;
     }
     CHILD_EXPECT(made[0] == made[1] + 1 && made[1] == made[2]);
@@ -859,8 +858,8 @@ static int call_without_locks(void *arg)
     CHILD_EXPECT(begin(&w) && make_small_store(&w, 1) && make_small_store(&w, 2));
     atomic_store(&calls, 0);
     CHILD_EXPECT(link_columns(&w, 1, COLUMNS) == GVM_OK);
-    CHILD_EXPECT(write_area(&w, 1, 1, 1, 257 * MIB));
-    trim(&w, 1, 1, SMALL_BYTES);
+    CHILD_EXPECT(write_area(&w, 1, 1, 257 * MIB));
+    trim(&w, 1, SMALL_BYTES);
     CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
     gstore_areas_trim_again(w.areas);
     CHILD_EXPECT(link_columns(&w, 2, 1) == GVM_OK);

@@ -90,9 +90,9 @@ static void group_none_has_no_members(void **state)
     keep_object object = {.domain = {.uid = 1, .gid = GVMI_GROUP_NONE, .mode = 0660}};
 
     (void)state;
-    assert_false(gvmi_keep_may(&machine, &client, &object, 4));
+    assert_false(gvmi_keep_may_read(&machine, &client, &object));
     object.domain.mode = 0604; /* those without the group are others */
-    assert_true(gvmi_keep_may(&machine, &client, &object, 4));
+    assert_true(gvmi_keep_may_read(&machine, &client, &object));
 }
 
 static void identity_of_this_process_is_read(void **state)

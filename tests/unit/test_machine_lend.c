@@ -21,7 +21,7 @@ static void device_that_may_not_lend_lends_nothing(void **state)
     uint32_t slot = 0;
 
     (void)state;
-    start_lending(&w, 4, 4, 8);
+    start_lending(&w, 4, 8);
     w.machine->config.devices[0].lenders = 0;
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 6, 0, &slot), GVM_OK);
@@ -36,7 +36,7 @@ static void device_keeps_a_part_that_it_does_not_lend(void **state)
     uint32_t slot = 0;
 
     (void)state;
-    start_lending(&w, 4, 4, 8);
+    start_lending(&w, 4, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 10, 0, &slot), GVM_OK);
     check_places(&w, a, slot, 4, 3, 3);
@@ -50,7 +50,7 @@ static void evicted_chunk_goes_to_a_lender_and_is_unmapped(void **state)
     uint32_t x = 0, y = 0;
 
     (void)state;
-    start_lending(&w, 4, 8, 8);
+    start_lending(&w, 8, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 4, 0, &x), GVM_OK);
     map_object(&w, a, x);
@@ -72,7 +72,7 @@ static void evicted_chunk_goes_to_the_host_where_the_lender_has_no_memory_after_
     uint32_t x = 0, y = 0;
 
     (void)state;
-    start_lending(&w, 4, 8, 8);
+    start_lending(&w, 8, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 4, 0, &x), GVM_OK);
     map_object(&w, a, x);
@@ -164,7 +164,7 @@ static void chunks_of_a_writer_that_is_cut_off_go_to_other_lent_memory(void **st
     uint32_t x = 0;
 
     (void)state;
-    start_lending(&w, 4, 16, 0);
+    start_lending(&w, 16, 0);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 6, 0666, &x), GVM_OK);
@@ -192,7 +192,7 @@ static void chunks_of_a_writer_that_is_cut_off_go_from_the_host_to_a_lender(void
     uint32_t x = 0, y = 0;
 
     (void)state;
-    start_lending(&w, 4, 16, 2);
+    start_lending(&w, 16, 2);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create_on_second(&w, a, "/y", 14, &y), GVM_OK);
@@ -255,7 +255,7 @@ static void start_with_host(fixture *w, actor **a, uint32_t *x)
 {
     uint32_t y = 0;
 
-    start_lending(w, 4, 8, 8);
+    start_lending(w, 8, 8);
     *a = join(w, 1);
     assert_int_equal(create_on_second(w, *a, "/y", 7, &y), GVM_OK);
     assert_int_equal(create(w, *a, "/x", 6, 0, x), GVM_OK);
@@ -292,7 +292,7 @@ static void object_that_cannot_borrow_does_not_hide_others(void **state)
     uint32_t x = 0, y = 0, z = 0;
 
     (void)state;
-    start_lending(&w, 4, 8, 8);
+    start_lending(&w, 8, 8);
     a = join(&w, 1);
     assert_int_equal(create_on_second(&w, a, "/y", 7, &y), GVM_OK);
     assert_int_equal(create(&w, a, "/x", 6, 0, &x), GVM_OK);
@@ -340,7 +340,7 @@ static void lender_that_has_little_to_spare_gets_nothing_from_the_host(void **st
     uint32_t x = 0, y = 0, more[2] = {0};
 
     (void)state;
-    start_lending(&w, 4, 16, 8);
+    start_lending(&w, 16, 8);
     a = join(&w, 1);
     assert_int_equal(create_on_second(&w, a, "/y", 11, &y), GVM_OK);
     assert_int_equal(create_on_second(&w, a, "/0", 2, &more[0]), GVM_OK);
@@ -365,7 +365,7 @@ static void chunk_that_nobody_uses_stays_on_the_host(void **state)
     uint32_t x = 0, z = 0;
 
     (void)state;
-    start_lending(&w, 4, 8, 8);
+    start_lending(&w, 8, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 2, 0, &x), GVM_OK);
     assert_int_equal(evict(&w, a, "/x"), 2 * CHUNK);
@@ -470,7 +470,7 @@ static void evict_moves_to_the_host(void **state)
     uint32_t x = 0;
 
     (void)state;
-    start_lending(&w, 4, 4, 8);
+    start_lending(&w, 4, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 2, 0, &x), GVM_OK);
     assert_int_equal(evict(&w, a, "/x"), 2 * CHUNK);
@@ -531,7 +531,7 @@ static void host_object_borrows_nothing(void **state)
     uint32_t x = 0;
 
     (void)state;
-    start_lending(&w, 4, 4, 8);
+    start_lending(&w, 4, 8);
     a = join(&w, 1);
     a->create_flags = GVM_OBJECT_HOST;
     assert_int_equal(create(&w, a, "/x", 4, 0, &x), GVM_OK);

@@ -40,7 +40,7 @@ static void recalled_chunk_goes_to_its_own_device_where_there_is_room(void **sta
     uint32_t x = 0, y = 0, z = 0;
 
     (void)state;
-    start_lending(&w, 4, 4, 0);
+    start_lending(&w, 4, 0);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/z", 2, 0, &z), GVM_OK);
     acquire(&w, a, z, GVM_LEASE_READ); /* so that it stays */
@@ -62,7 +62,7 @@ static void recalled_chunk_goes_to_the_host_where_its_own_device_has_no_memory_a
     uint32_t x = 0, z = 0;
 
     (void)state;
-    start_lending(&w, 4, 4, 8);
+    start_lending(&w, 4, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/z", 2, 0, &z), GVM_OK);
     acquire(&w, a, z, GVM_LEASE_READ); /* so that it stays */
@@ -192,7 +192,7 @@ static keep_object *start_with_many_openings(fixture *w, actor **a, uint32_t *x,
 {
     keep_object *many;
 
-    start_lending(w, 4, 8, 8);
+    start_lending(w, 8, 8);
     *a = join(w, 1);
     assert_int_equal(create(w, *a, "/x", 6, 0, x), GVM_OK);
     acquire(w, *a, *x, GVM_LEASE_READ); /* so that it stays */
@@ -292,7 +292,7 @@ static void recall_that_fails_is_not_repeated_and_the_growth_ends(void **state)
     unsigned failed = 0;
 
     (void)state;
-    start_lending(&w, 4, 4, 4);
+    start_lending(&w, 4, 4);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 5, 0, &x), GVM_OK);
     w.hold_jobs = true;
