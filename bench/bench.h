@@ -87,6 +87,7 @@ void bench_note(bench *b, const char *format, ...) __attribute__((format(printf,
 /* Complains about a failed driver call, or the library's latest failure; the exit status will be
  * 1. */
 void bench_failed_driver(bench *b, CUresult result, const char *call);
+bool bench_check_driver(bench *b, CUresult result, const char *call); /* false: it has failed */
 void bench_failed(bench *b, const char *what);
 
 /* Opens the device of that ordinal, whose context is current from then on; complains if it cannot. */

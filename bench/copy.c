@@ -92,13 +92,6 @@ static bool make_buffer(bench *b, uint64_t bytes, gvm_buffer **out)
     return false;
 }
 
-static bool check_call(bench *b, CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS)
-        bench_failed_driver(b, result, call);
-    return result == CUDA_SUCCESS;
-}
-
 /* Numbers everywhere: memory of zeros may be stored and sent compressed. */
 static bool fill_field(bench *b, field *f)
 {
@@ -116,9 +109,9 @@ static bool field_create(bench *b, field *f, uint64_t bytes)
 {
     f->bytes = bytes;
     return make_buffer(b, bytes, &f->from) && make_buffer(b, bytes, &f->to) &&
-           check_call(b, gvmi_cu->cuMemAlloc(&f->alloc_from, bytes), "cuMemAlloc") &&
-           check_call(b, gvmi_cu->cuMemAlloc(&f->alloc_to, bytes), "cuMemAlloc") &&
-           check_call(b, gvmi_cu->cuMemHostAlloc(&f->host, bytes, 0), "cuMemHostAlloc") &&
+           bench_check_driver(b, gvmi_cu->cuMemAlloc(&f->alloc_from, bytes), "cuMemAlloc") &&
+           bench_check_driver(b, gvmi_cu->cuMemAlloc(&f->alloc_to, bytes), "cuMemAlloc") &&
+           bench_check_driver(b, gvmi_cu->cuMemHostAlloc(&f->host, bytes, 0), "cuMemHostAlloc") &&
            bench_timer_create(b, &f->timer) && fill_field(b, f);
 }
 
@@ -158,7 +151,7 @@ static bool queue_copy(bench *b, field *f, int direction, int kind)
         result = gvmi_cu->cuMemcpyDtoDAsync(f->alloc_to, f->alloc_from, f->bytes, stream);
     if (status != GVM_OK)
         bench_failed(b, "copying a buffer");
-    return status == GVM_OK && check_call(b, result, "cuMemcpyAsync");
+    return status == GVM_OK && bench_check_driver(b, result, "cuMemcpyAsync");
 }
 
 static bool measure_direction(bench *b, field *f, int direction)

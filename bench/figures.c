@@ -97,6 +97,13 @@ void bench_failed_driver(bench *b, CUresult result, const char *call)
     bench_failed(b, "not measured");
 }
 
+bool bench_check_driver(bench *b, CUresult result, const char *call)
+{
+    if (result != CUDA_SUCCESS)
+        bench_failed_driver(b, result, call);
+    return result == CUDA_SUCCESS;
+}
+
 void bench_failed(bench *b, const char *what)
 {
     char why[400];

@@ -174,7 +174,7 @@ static bool bare_growth(bench *b, uint64_t bytes, uint64_t chunk_bytes, double *
     if (address != 0)
         gvmi_cu->cuMemAddressFree(address, bytes);
     free(handles);
-    return master_good_call(b, result, "growing by the driver's calls");
+    return bench_check_driver(b, result, "growing by the driver's calls");
 }
 
 static void measure_growth(bench *b)

@@ -112,7 +112,6 @@ bool master_end_object(bench *b, int client, uint32_t slot, const char *name);
 
 bool master_measure_link(bench *b);
 double master_us_for_bytes(double bytes, double gb_per_s);
-bool master_good_call(bench *b, CUresult result, const char *call);
 
 /* Prints and records a figure, its floor, and how often the floor goes into it. Names are constants. */
 typedef struct figure_names {

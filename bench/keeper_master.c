@@ -133,20 +133,13 @@ typedef struct link_ends {
     CUstream streams[2];
 } link_ends;
 
-bool master_good_call(bench *b, CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS)
-        bench_failed_driver(b, result, call);
-    return result == CUDA_SUCCESS;
-}
-
 static bool link_make(bench *b, link_ends *l)
 {
     for (int i = 0; i < 2; i++) {
-        if (!master_good_call(b, gvmi_cu->cuMemHostAlloc(&l->host[i], l->bytes, 0), "cuMemHostAlloc") ||
-            !master_good_call(b, gvmi_cu->cuMemAlloc(&l->device[i], l->bytes), "cuMemAlloc") ||
-            !master_good_call(b, gvmi_cu->cuStreamCreate(&l->streams[i], CU_STREAM_NON_BLOCKING),
-                              "cuStreamCreate"))
+        if (!bench_check_driver(b, gvmi_cu->cuMemHostAlloc(&l->host[i], l->bytes, 0), "cuMemHostAlloc") ||
+            !bench_check_driver(b, gvmi_cu->cuMemAlloc(&l->device[i], l->bytes), "cuMemAlloc") ||
+            !bench_check_driver(b, gvmi_cu->cuStreamCreate(&l->streams[i], CU_STREAM_NON_BLOCKING),
+                                "cuStreamCreate"))
             return false;
         if (gvm_kernel_fill_random_f64(b->device, gvmi_pointer(l->device[i]), l->bytes / 8, 0, SEED,
                                        NULL) != GVM_OK ||
@@ -154,12 +147,12 @@ static bool link_make(bench *b, link_ends *l)
             bench_failed(b, "filling the memory to copy");
             return false;
         }
-        if (!master_good_call(
+        if (!bench_check_driver(
                 b, gvmi_cu->cuMemcpyDtoHAsync(l->host[i], l->device[i], l->bytes, l->streams[i]),
                 "cuMemcpyDtoHAsync"))
             return false;
     }
-    return master_good_call(b, gvmi_cu->cuCtxSynchronize(), "cuCtxSynchronize");
+    return bench_check_driver(b, gvmi_cu->cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
 static void link_end(link_ends *l)
@@ -189,7 +182,7 @@ static bool link_rate(bench *b, const link_ends *l, bool in, bool out, const cha
             result = gvmi_cu->cuMemcpyDtoHAsync(l->host[1], l->device[1], l->bytes, l->streams[1]);
         if (result == CUDA_SUCCESS)
             result = gvmi_cu->cuCtxSynchronize();
-        if (!master_good_call(b, result, "cuMemcpyAsync"))
+        if (!bench_check_driver(b, result, "cuMemcpyAsync"))
             return false;
         if (i >= 2)
             bench_add(&samples, (double)l->bytes / (tool_now_us() - start_us) / 1e3);

@@ -53,13 +53,6 @@ typedef struct setup {
     gquery_scan scan;
 } setup;
 
-static bool done(const setup *s, CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS)
-        bench_failed_driver(s->b, result, call);
-    return result == CUDA_SUCCESS;
-}
-
 static bool wrong(setup *s, const char *what)
 {
     bench_note(s->b, "%s", what);
@@ -78,10 +71,11 @@ static bool load_kernels(setup *s)
 
     if (image == NULL)
         return wrong(s, "this build has no kernels for real GPUs: build it where nvcc is found");
-    good = done(s, gvmi_cu->cuModuleLoadData(&s->module, image), "cuModuleLoadData");
+    good = bench_check_driver(s->b, gvmi_cu->cuModuleLoadData(&s->module, image), "cuModuleLoadData");
     for (int i = 0; good && i < KERNELS; i++)
-        good = done(s, gvmi_cu->cuModuleGetFunction(&s->functions[i], s->module, names[i]),
-                    "cuModuleGetFunction");
+        good = bench_check_driver(s->b,
+                                  gvmi_cu->cuModuleGetFunction(&s->functions[i], s->module, names[i]),
+                                  "cuModuleGetFunction");
     s->threads = s->b->info.block_threads_max < GQUERY_THREADS ? (uint32_t)s->b->info.block_threads_max
                                                                : GQUERY_THREADS;
     return good && bench_timer_create(s->b, &s->timer);
@@ -112,15 +106,16 @@ static bool fill_integers(setup *s, int column, uint32_t bound)
             values[i] = (int32_t)drawn(first + i, column, bound);
             s->passing += column == A && values[i] >= VALUES / 10;
         }
-        good = done(s, gvmi_cu->cuMemcpyHtoD(column_at(s, column) + first * 4, values, count * 4),
-                    "cuMemcpyHtoD");
+        good = bench_check_driver(
+            s->b, gvmi_cu->cuMemcpyHtoD(column_at(s, column) + first * 4, values, count * 4),
+            "cuMemcpyHtoD");
     }
     return good;
 }
 
 static bool fill_columns(setup *s)
 {
-    if (!done(s, gvmi_cu->cuMemAlloc(&s->columns, s->rows * 32), "cuMemAlloc"))
+    if (!bench_check_driver(s->b, gvmi_cu->cuMemAlloc(&s->columns, s->rows * 32), "cuMemAlloc"))
         return false;
     if (gvm_kernel_fill_random_f64(s->b->device, gvmi_pointer(s->columns), 2 * s->rows, 0, SEED,
                                    NULL) != GVM_OK)
@@ -208,8 +203,9 @@ static bool put_program(setup *s, uint64_t words)
     if (!gquery_check(&s->program, &s->shape, problem))
         return wrong(s, problem);
     tests = gquery_fuse(&s->program);
-    if (!done(s, gvmi_cu->cuMemAlloc(&s->memory, sizeof s->program + PROGRAM_ROOM + words * 8),
-              "cuMemAlloc"))
+    if (!bench_check_driver(
+            s->b, gvmi_cu->cuMemAlloc(&s->memory, sizeof s->program + PROGRAM_ROOM + words * 8),
+            "cuMemAlloc"))
         return false;
     s->program_at = s->memory;
     s->error_at = s->memory + (sizeof s->program + 127) / 64 * 64;
@@ -226,9 +222,11 @@ static bool put_program(setup *s, uint64_t words)
                             .keys = s->shape.keys};
     for (int i = 0; i < COLUMNS; i++)
         s->scan.sources[i] = gquery_source_at(&s->program.columns[i], column_at(s, i), 0);
-    return done(s, gvmi_cu->cuMemcpyHtoD(s->program_at, &s->program, sizeof s->program),
-                "cuMemcpyHtoD") &&
-           done(s, gvmi_cu->cuMemsetD8Async(s->error_at, 0, 64, s->timer.stream), "cuMemsetD8Async");
+    return bench_check_driver(s->b,
+                              gvmi_cu->cuMemcpyHtoD(s->program_at, &s->program, sizeof s->program),
+                              "cuMemcpyHtoD") &&
+           bench_check_driver(s->b, gvmi_cu->cuMemsetD8Async(s->error_at, 0, 64, s->timer.stream),
+                              "cuMemsetD8Async");
 }
 
 static void drop_program(setup *s)
@@ -244,10 +242,11 @@ static bool launch(setup *s, kernel which, uint32_t blocks, uint64_t shared_byte
 {
     void *arguments[] = {params};
 
-    return done(s,
-                gvmi_cu->cuLaunchKernel(s->functions[which], blocks, 1, 1, s->threads, 1, 1,
-                                        (unsigned)shared_bytes, s->timer.stream, arguments, NULL),
-                "cuLaunchKernel");
+    return bench_check_driver(s->b,
+                              gvmi_cu->cuLaunchKernel(s->functions[which], blocks, 1, 1, s->threads,
+                                                      1, 1, (unsigned)shared_bytes, s->timer.stream,
+                                                      arguments, NULL),
+                              "cuLaunchKernel");
 }
 
 /* As the executor does: on the software GPU there are no groups in shared memory. */
@@ -271,15 +270,15 @@ static uint32_t scan_blocks(setup *s, uint64_t shared_bytes)
 {
     int blocks = 0;
 
-    if (!done(s,
-              gvmi_cu->cuFuncSetAttribute(s->functions[SCAN],
-                                          CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                          (int)shared_bytes),
-              "cuFuncSetAttribute") ||
-        !done(s,
-              gvmi_cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, s->functions[SCAN],
-                                                                   (int)s->threads, shared_bytes),
-              "cuOccupancyMaxActiveBlocksPerMultiprocessor"))
+    if (!bench_check_driver(s->b,
+                            gvmi_cu->cuFuncSetAttribute(
+                                s->functions[SCAN], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                (int)shared_bytes),
+                            "cuFuncSetAttribute") ||
+        !bench_check_driver(s->b,
+                            gvmi_cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                                &blocks, s->functions[SCAN], (int)s->threads, shared_bytes),
+                            "cuOccupancyMaxActiveBlocksPerMultiprocessor"))
         return 0;
     return (uint32_t)blocks * (uint32_t)s->b->info.sm_count;
 }
@@ -323,7 +322,8 @@ static bool time_query(setup *s, uint32_t blocks, uint64_t shared_bytes, const s
     gquery_reduce reduce = {s->program_at, s->states, s->error_at, blocks, s->program.state_words};
 
     if (before != NULL &&
-        !done(s, gvmi_cu->cuMemcpyHtoD(before->at, before->data, before->bytes), "cuMemcpyHtoD"))
+        !bench_check_driver(s->b, gvmi_cu->cuMemcpyHtoD(before->at, before->data, before->bytes),
+                            "cuMemcpyHtoD"))
         return false;
     return bench_timer_start(s->b, &s->timer) && launch(s, BEGIN, blocks, 0, &begin) &&
            bench_timer_stop(s->b, &s->timer, &us[BEGIN]) && bench_timer_start(s->b, &s->timer) &&
@@ -374,7 +374,8 @@ static bool measure_one_group(setup *s, const char *name, uint64_t bytes, uint64
     uint64_t value = 0;
     const bool good = put_program(s, blocks_max * s->program.state_words) &&
                       measure(s, name, bytes, NULL) &&
-                      done(s, gvmi_cu->cuMemcpyDtoH(&value, s->states, sizeof value), "cuMemcpyDtoH");
+                      bench_check_driver(s->b, gvmi_cu->cuMemcpyDtoH(&value, s->states, sizeof value),
+                                         "cuMemcpyDtoH");
 
     drop_program(s);
     return good && (expected == 0 || value == expected || wrong(s, "a count is wrong"));
@@ -399,7 +400,8 @@ static bool measure_groups(setup *s, uint32_t count, bool of_integers)
     before.at = s->groups_at;
     good = good &&
            measure(s, bench_text(s->b, "%s", name), s->rows * (of_integers ? 8 : 12), &before) &&
-           done(s, gvmi_cu->cuMemcpyDtoH(&after, s->groups_at, sizeof after), "cuMemcpyDtoH");
+           bench_check_driver(s->b, gvmi_cu->cuMemcpyDtoH(&after, s->groups_at, sizeof after),
+                              "cuMemcpyDtoH");
     drop_program(s);
     if (good && (after.full != 0 || after.count == 0 || after.count > count))
         return wrong(s, "the number of groups is wrong");
@@ -412,7 +414,8 @@ static bool count_marks(setup *s, uint64_t expected)
     uint32_t *words = malloc(bytes);
     uint64_t count = 0;
     const bool good = words != NULL &&
-                      done(s, gvmi_cu->cuMemcpyDtoH(words, s->states, bytes), "cuMemcpyDtoH");
+                      bench_check_driver(s->b, gvmi_cu->cuMemcpyDtoH(words, s->states, bytes),
+                                         "cuMemcpyDtoH");
 
     for (uint64_t i = 0; good && i < bytes / 4; i++)
         count += (uint64_t)__builtin_popcount(words[i]);
@@ -448,7 +451,8 @@ static bool measure_list(setup *s)
     list.entries = s->states;
     s->scan.list = before.at = s->groups_at;
     good = good && measure(s, "filter and emit, few within bound", s->rows * 12, &before) &&
-           done(s, gvmi_cu->cuMemcpyDtoH(&list, s->groups_at, sizeof list), "cuMemcpyDtoH");
+           bench_check_driver(s->b, gvmi_cu->cuMemcpyDtoH(&list, s->groups_at, sizeof list),
+                              "cuMemcpyDtoH");
     drop_program(s);
     return good && ((list.count > expected / 2 && list.count < expected * 3 / 2) ||
                     wrong(s, "a number of entries is wrong"));

@@ -59,13 +59,6 @@ typedef struct areas {
     CUstream streams[STREAMS];
 } areas;
 
-static bool check(bench *b, CUresult result, const char *call)
-{
-    if (result != CUDA_SUCCESS)
-        bench_failed_driver(b, result, call);
-    return result == CUDA_SUCCESS;
-}
-
 static bool make_areas(bench *b, areas *a)
 {
     for (int i = 0; i < 2; i++) {
@@ -75,24 +68,27 @@ static bool make_areas(bench *b, areas *a)
             return false;
         }
         a->at[VMM][i] = gvmi_address(gvm_buffer_address(a->buffers[i]));
-        if (!check(b, gvmi_cu->cuMemAlloc(&a->at[ALLOC][i], a->bytes), "cuMemAlloc"))
+        if (!bench_check_driver(b, gvmi_cu->cuMemAlloc(&a->at[ALLOC][i], a->bytes), "cuMemAlloc"))
             return false;
     }
     for (int i = 0; i < STREAMS; i++)
-        if (!check(b, gvmi_cu->cuStreamCreate(&a->streams[i], CU_STREAM_NON_BLOCKING), "cuStreamCreate"))
+        if (!bench_check_driver(b, gvmi_cu->cuStreamCreate(&a->streams[i], CU_STREAM_NON_BLOCKING),
+                                "cuStreamCreate"))
             return false;
     a->pageable = malloc(a->bytes);
     if (a->pageable == NULL) {
         bench_note(b, "no host memory to copy from");
         return false;
     }
-    if (!check(b, gvmi_cu->cuMemHostAlloc(&a->pinned, a->bytes, 0), "cuMemHostAlloc"))
+    if (!bench_check_driver(b, gvmi_cu->cuMemHostAlloc(&a->pinned, a->bytes, 0), "cuMemHostAlloc"))
         return false;
     for (uint64_t i = 0; i < a->bytes / 8; i++) /* numbers: zeros may be sent compressed */
         ((uint64_t *)a->pageable)[i] = i * 0x9e3779b97f4a7c15u;
     memcpy(a->pinned, a->pageable, a->bytes);
-    return check(b, gvmi_cu->cuMemcpyHtoD(a->at[VMM][0], a->pinned, a->bytes), "cuMemcpyHtoD") &&
-           check(b, gvmi_cu->cuMemcpyHtoD(a->at[ALLOC][0], a->pinned, a->bytes), "cuMemcpyHtoD");
+    return bench_check_driver(b, gvmi_cu->cuMemcpyHtoD(a->at[VMM][0], a->pinned, a->bytes),
+                              "cuMemcpyHtoD") &&
+           bench_check_driver(b, gvmi_cu->cuMemcpyHtoD(a->at[ALLOC][0], a->pinned, a->bytes),
+                              "cuMemcpyHtoD");
 }
 
 static void free_areas(areas *a)
@@ -164,7 +160,8 @@ static bool take_sample(bench *b, const areas *a, const mode *m, int kind, uint6
 
     for (unsigned i = 0; i < copies && result == CUDA_SUCCESS; i++)
         result = m->queued ? queue_copy(a, m, kind, bytes) : copy_waiting(a, m, kind, bytes);
-    if (!check(b, result, "a copy") || !check(b, gvmi_cu->cuCtxSynchronize(), "cuCtxSynchronize"))
+    if (!bench_check_driver(b, result, "a copy") ||
+        !bench_check_driver(b, gvmi_cu->cuCtxSynchronize(), "cuCtxSynchronize"))
         return false;
     *out = (double)bytes * copies / (double)(gvmi_now_ns() - start);
     return true;

@@ -160,12 +160,6 @@ static bool compare_with(app_state *s, int way, uint64_t expected_digest, const 
     return good;
 }
 
-static bool sync_space(region_bench *r)
-{
-    return gvm_space_sync(r->space, r->timer.stream) == GVM_OK ||
-           region_failed(r, "a sync after the kernels");
-}
-
 /* ---- the CPU's results */
 
 static bool compute_app(const app_state *s, uint64_t *digest, void *small)
@@ -212,7 +206,7 @@ static bool check_app(region_bench *r, const region_app *app)
     }
     for (int way = 0; good && way < WAYS; way++)
         good = run_app(&s, way, &us) && compare_with(&s, way, digest, small);
-    good = good && sync_space(r);
+    good = good && region_sync_space(r);
     free(small);
     end_app(&s);
     return good;
@@ -274,7 +268,7 @@ static bool measure_app(region_bench *r, const region_app *app, uint32_t tiles, 
     if (good) {
         small = malloc(s.small_bytes);
         good = small != NULL && read_result(&s, PLAIN, &digest, small) &&
-               compare_with(&s, REGIONS, digest, small) && sync_space(r);
+               compare_with(&s, REGIONS, digest, small) && region_sync_space(r);
     }
     if (good)
         record_app(&s);

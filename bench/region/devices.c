@@ -337,12 +337,6 @@ static bool attach_all(worker *w, size_t policy)
 
 /* ---- one of the threads or processes */
 
-static bool sync_space(region_bench *r)
-{
-    return gvm_space_sync(r->space, r->timer.stream) == GVM_OK ||
-           region_failed(r, "a sync after the kernels");
-}
-
 static uint64_t frame_bytes(region_bench *r)
 {
     return region_info(r).frame_count * REGION_BYTES;
@@ -355,7 +349,7 @@ static bool measure(worker *w, size_t policy)
 
     for (uint32_t i = 0; good && i < w->t.runs; i++)
         good = search_in_turns(w, policy, i);
-    good = good && sync_space(&w->r) && (w->number != 0 || sync_space(&w->alone));
+    good = good && region_sync_space(&w->r) && (w->number != 0 || region_sync_space(&w->alone));
     if (good)
         atomic_fetch_add(&f->all_bytes, frame_bytes(&w->r));
     if (good && w->number == 0) {

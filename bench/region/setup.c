@@ -23,6 +23,12 @@ bool region_failed(region_bench *r, const char *what)
     return false;
 }
 
+bool region_sync_space(region_bench *r)
+{
+    return gvm_space_sync(r->space, r->timer.stream) == GVM_OK ||
+           region_failed(r, "a sync after the kernels");
+}
+
 bool region_driver_failed(region_bench *r, CUresult result, const char *call)
 {
     bench_failed_driver(r->b, result, call);

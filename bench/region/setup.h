@@ -103,6 +103,9 @@ bool region_receive(region_bench *r, void *to, CUdeviceptr from, uint64_t bytes)
 bool region_clear_out(region_bench *r);
 bool region_check_out(region_bench *r, const char *what);
 
+/* Complains if it cannot. */
+bool region_sync_space(region_bench *r);
+
 /* Complains, and makes the exit status 1. */
 bool region_failed(region_bench *r, const char *what);
 bool region_driver_failed(region_bench *r, CUresult result, const char *call);
