@@ -45,18 +45,4 @@ large_systems() {
     holds two_threads_close_what_two_threads_serve -DCALL -DPOST -DSERVERS=2 -DCLOSERS=2
 }
 
-case ${1:-} in
-'')
-    echo '1..21'
-    small_systems
-    planted_faults
-    ;;
---long)
-    echo '1..1'
-    large_systems
-    ;;
-*)
-    holds "$*" "$@"
-    ;;
-esac
-[ "$failed" -eq 0 ]
+run_model 21 1 "$@"

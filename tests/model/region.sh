@@ -89,18 +89,4 @@ large_systems() {
     holds list_of_changes_in_its_steps -DSYNC -DLIST
 }
 
-case ${1:-} in
-'')
-    echo '1..58'
-    small_systems
-    planted_faults
-    ;;
---long)
-    echo '1..8'
-    large_systems
-    ;;
-*)
-    holds "$*" "$@"
-    ;;
-esac
-[ "$failed" -eq 0 ]
+run_model 58 8 "$@"

@@ -37,18 +37,4 @@ large_systems() {
     holds writers_in_any_order -DRACE
 }
 
-case ${1:-} in
-'')
-    echo '1..12'
-    small_systems
-    planted_faults
-    ;;
---long)
-    echo '1..2'
-    large_systems
-    ;;
-*)
-    holds "$*" "$@"
-    ;;
-esac
-[ "$failed" -eq 0 ]
+run_model 12 2 "$@"

@@ -69,6 +69,8 @@ small_systems() {
     ends two_clients_and_cutting_off_end -DTHREADS=2 -DROUNDS=1 -DCUTS
     ends writer_is_cut_off_and_its_process_ends_end -DTHREADS=2 -DROUNDS=1 -DCUTS -DEXITS -DNO_ROOM
     ends writer_is_cut_off_and_room_comes_end -DTHREADS=2 -DROUNDS=1 -DCUTS -DROOM_COMES
+    table_is_taken
+    table_is_needed
 }
 
 planted_faults() {
@@ -130,20 +132,4 @@ large_systems() {
         -DUNTRACKED -DREADS -DLAZY=0
 }
 
-case ${1:-} in
-'')
-    echo '1..65'
-    small_systems
-    table_is_taken
-    table_is_needed
-    planted_faults
-    ;;
---long)
-    echo '1..14'
-    large_systems
-    ;;
-*)
-    holds "$*" "$@"
-    ;;
-esac
-[ "$failed" -eq 0 ]
+run_model 65 14 "$@"

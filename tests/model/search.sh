@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154,SC2164 # $model and $here are the reader's, as is set -e
-# What run.sh and region.sh share: searches by SPIN (README.md). Read by the shell with $model, the files
-# of the model with the main one first, in $here. Makes $work, a folder with these files, and goes there.
+# What run.sh, region.sh, region_common.sh and callback.sh share: searches by SPIN (README.md). Read by the shell with $model, the files
+# of the model with the main one first, in $here. Makes $work, a folder with these files, and goes there. Each ends with run_model.
 # Environment: CC (default cc), KEEP=1 keeps the work folder and names it.
 
 command -v spin >/dev/null 2>&1 || { echo '1..0 # SKIP spin is not installed (Debian: spin)'; exit 77; }
@@ -96,4 +96,24 @@ finds() { # FAULT ERROR NAMES...
     fault=$1 error=$2
     shift 2
     errs "fault_$(echo "$fault" | tr '[:upper:]' '[:lower:]')_is_found" "$error" "-DFAULT_$fault" "$@"
+}
+
+run_model() { # SEARCHES SEARCHES-OF-LONG [--long | NAMES...]
+    searches=$1 searches_of_long=$2
+    shift 2
+    case ${1:-} in
+    '')
+        echo "1..$searches"
+        small_systems
+        planted_faults
+        ;;
+    --long)
+        echo "1..$searches_of_long"
+        large_systems
+        ;;
+    *)
+        holds "$*" "$@"
+        ;;
+    esac
+    [ "$failed" -eq 0 ]
 }

@@ -23,22 +23,6 @@ typedef struct walk {
     uint32_t error;
 } walk;
 
-static double double_of(uint64_t bits)
-{
-    double v;
-
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
-static uint64_t bits_of(double v)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &v, sizeof bits);
-    return bits;
-}
-
 static bool bit_of(const uint8_t *bitmap, uint64_t i)
 {
     return (bitmap[i / 8] & 1u << i % 8) != 0;

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "query/program.h"
 #include "query/search.h"
@@ -67,5 +68,21 @@ uint64_t query_function(uint32_t function, uint64_t x, uint64_t y, uint64_t valu
 /* The program has been accepted, and has `keys` values of GQUERY_GROUP or GQUERY_EMIT, or 0. */
 void query_evaluate(const gquery_program *program, const host_table *table, uint32_t keys,
                     host_result *result);
+
+static inline double double_of(uint64_t bits)
+{
+    double v;
+
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static inline uint64_t bits_of(double v)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
 
 #endif

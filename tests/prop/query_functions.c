@@ -10,22 +10,6 @@
 #define TIMESTAMP_LIMIT INT64_C(9223371331200000000)
 #define EPOCH_2000_S 946684800
 
-static double double_of(uint64_t bits)
-{
-    double v;
-
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
-static uint64_t bits_of(double v)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &v, sizeof bits);
-    return bits;
-}
-
 static int order_of_doubles(double a, double b)
 {
     if (isnan(a) || isnan(b))

@@ -312,14 +312,6 @@ static bool run_in_groups(const gquery_shape *shape, uint32_t blocks, const gque
 
 /* ---- results */
 
-static double double_of(uint64_t bits)
-{
-    double v;
-
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
 static bool sum_is_right(const double_sum *s, double got)
 {
     const long double bound = (long double)s->count * 0x1p-52L * s->size;

@@ -94,6 +94,14 @@ static void *alloc(size_t bytes)
     return ptr;
 }
 
+static inline void *alloc_on(CUstream stream, size_t bytes)
+{
+    void *ptr = NULL;
+
+    assert_int_equal(gvm_heap_alloc_async(heap, bytes, "stream", stream, &ptr), GVM_OK);
+    return ptr;
+}
+
 static void release(void *ptr)
 {
     assert_int_equal(gvm_heap_free(heap, ptr), GVM_OK);

@@ -458,14 +458,6 @@ static void request_that_makes_room_says_when(void **state)
 
 /* ---- streams */
 
-static void *alloc_on(CUstream stream, size_t bytes)
-{
-    void *ptr = NULL;
-
-    assert_int_equal(gvm_heap_alloc_async(heap, bytes, "stream", stream, &ptr), GVM_OK);
-    return ptr;
-}
-
 static void stream_takes_again_what_it_freed_though_it_is_busy(void **state)
 {
     static const size_t sizes[] = {3 * UNIT, 30 * MIB};

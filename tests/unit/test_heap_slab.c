@@ -10,14 +10,6 @@
 #define CELL_MAX (14 * KIB)
 #define SLAB (64 * KIB) /* of cells of up to 4 KiB */
 
-static void *alloc_on(CUstream stream, size_t bytes)
-{
-    void *ptr = NULL;
-
-    assert_int_equal(gvm_heap_alloc_async(heap, bytes, "stream", stream, &ptr), GVM_OK);
-    return ptr;
-}
-
 static void *alloc_aligned(size_t bytes, size_t alignment)
 {
     void *ptr = NULL;
