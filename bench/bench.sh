@@ -3,7 +3,7 @@
 # Measures what the driver's virtual memory calls and buffers cost, a keeper, models that are swapped, heaps, other pools beside
 # them, a training in PyTorch, appenders, regions, and joins with them (see docs/benchmarks.md), replays
 # bench/traces and made-up patterns, and measures gstore_fdw's tables, and how rows come into them, of ROWS rows, where there is a PostgreSQL as
-# check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper models python-models heap pools torch appender hashjoin pglz query search region devices policy gstore load queries.
+# check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper models python-models heap pools torch appender hashjoin pglz query search region devices policy gstore load queries partitions.
 # The build is a release one; for figures worth keeping, the machine must be quiet.
 set -eu
 cd "$(dirname "$0")/.."
