@@ -87,7 +87,7 @@ typedef struct gvm_appender_options {
     uint32_t reserved; /* 0 */
     /* What the first launch is expected to write to each end (to the only one that is used): begin commits as
      * it does after a launch that wrote so much, at most chunk_bytes an end. 0: little. A launch that writes
-     * gigabytes is a tenth to a thirtieth faster with it; whatever is written, the result is the same. */
+     * gigabytes is 5 to 13 % faster with it on an H100; whatever is written, the result is the same. */
     uint64_t expected_bytes;
 } gvm_appender_options;
 

@@ -97,7 +97,7 @@ GVM_OPTIONS_INIT(gvm_import_options)
  * GVM_E_LIMIT     too few fds left in this process (RLIMIT_NOFILE): export parts, or use larger
  *                 chunks
  *
- * Costs the driver about 0.7 ms a chunk on an H100. */
+ * Costs the driver about 0.1 ms a chunk of 1 GiB on an H100. */
 GVM_API GVM_CHECKED gvm_status gvm_share_export(gvm_buffer *buffer, uint64_t offset_bytes,
                                                 uint64_t len_bytes, gvm_share **out);
 
@@ -233,7 +233,7 @@ GVM_API void gvm_ipc_destroy(gvm_ipc *ipc);
  * GVM_E_NOTSUP   the device has no CUDA IPC
  * GVM_E_NOSPACE  the driver has no room for the mapping
  *
- * Takes about 15 ms on an H100, more for larger memory. */
+ * Blocks on the driver, which takes about 0.2 ms for 8 GiB on an H100. */
 GVM_API GVM_CHECKED gvm_status gvm_ipc_open(gvm_device *device, const gvm_ipc_handle *handle,
                                             void **address);
 

@@ -184,7 +184,7 @@ GVM_API GVM_CHECKED gvm_status gvm_table_find_column(gvm_table *table, const cha
 
 /* Opens columns without a lease: from then on they stay, whatever becomes of the table. Others are
  * opened by their first acquire. Opening one twice is nothing. Blocks for the keeper's answers. Their
- * memory is mapped by the first acquire: about 1 ms a GiB.
+ * memory is mapped by the first acquire.
  *
  * GVM_E_INVALID  there is no such column, or columns is NULL
  * GVM_E_ABSENT   the token has ended, or the table was truncated, compacted or dropped: attach a new token
