@@ -500,7 +500,8 @@ hang_copy(const gstore_dense *d)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("table \"%s\" was emptied by a new start of the GPU memory keeper",
-						RelationGetRelationName(d->relation))));
+						RelationGetRelationName(d->relation)),
+				 errhint("Repeat the transaction once the table is loaded.")));
 }
 
 /* Changes of privileges wait only for the end of it: nobody knows a copy that hangs on no version. */

@@ -431,7 +431,11 @@ make_version(const gstore_view *state, const gstore_rowset *deletes)
 	{
 		free_unlinked(place);
 		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of shared memory for deleted rows")));
+				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of shared memory for deleted rows"),
+				 errdetail("The table would have %llu rows that were deleted and not yet compacted.",
+						   (unsigned long long) deletes->count),
+				 errhint("Call gstore_fdw_compact() for the table, or give the server more dynamic shared "
+						 "memory (/dev/shm).")));
 	}
 	return place;
 }
@@ -556,7 +560,8 @@ gstore_add_version(Oid relation, Oid owner, const gstore_view *state, const gsto
 		free_unlinked(place);
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
-				 errmsg("the GPU memory keeper was started anew during the transaction")));
+				 errmsg("the GPU memory keeper was started anew during the transaction"),
+				 errhint("Repeat the transaction once its tables are loaded.")));
 	}
 	table = gstore_find_table(relation, false);
 	if (table == NULL)

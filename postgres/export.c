@@ -252,7 +252,9 @@ make_manifest(Relation relation, const gstore_view *view, uint32 *bytes)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("the description of table \"%s\" is too long to be exported",
-						RelationGetRelationName(relation))));
+						RelationGetRelationName(relation)),
+				 errdetail("It has %u bytes, and may have %u.", head.bytes, GVMI_MANIFEST_BYTES_MAX),
+				 errhint("Export a table with fewer columns.")));
 	all = palloc(head.bytes);
 	memcpy(all, &head, sizeof head);
 	memcpy(all + sizeof head, columns, before - sizeof head);
@@ -298,7 +300,8 @@ choose_place(Oid oid, const gstore_view *view, bool own, uint64 sum, uint32 byte
 	if (store == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
-				 errmsg("the GPU memory keeper was started anew: the table is empty")));
+				 errmsg("the GPU memory keeper was started anew: the table is empty"),
+				 errhint("Repeat the transaction once the table is loaded.")));
 	return known;
 }
 

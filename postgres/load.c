@@ -145,7 +145,9 @@ gstore_load_begin(PG_FUNCTION_ARGS)
 	device = gstore_table_device(oid);
 	if (device >= gstore->device_count)
 		ereport(ERROR,
-				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE), errmsg("there is no GPU %d", device)));
+				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE), errmsg("there is no GPU %d", device),
+				 errhint("Set the table's option \"pinning\" to one that "
+						 "gstore_fdw_keeper_info shows.")));
 	gstore_token_make_load(device, (uint64) bytes, secret);
 	PG_RETURN_TEXT_P(cstring_to_text(write_token(secret)));
 }
@@ -217,11 +219,14 @@ read_head(gstore_load_source *source)
 static void
 check_device(const gstore_loading *load)
 {
-	if (gstore_table_device(RelationGetRelid(load->relation)) != load->source->name.device)
+	const int device = gstore_table_device(RelationGetRelid(load->relation));
+
+	if (device != load->source->name.device)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the rows are on GPU %d, and table \"%s\" is on another one",
-						load->source->name.device, RelationGetRelationName(load->relation))));
+				 errmsg("the rows are on GPU %d, and table \"%s\" is on GPU %d",
+						load->source->name.device, RelationGetRelationName(load->relation), device),
+				 errhint("Call gstore_load_begin() for this table, and write the rows there.")));
 }
 
 Datum

@@ -50,7 +50,11 @@ gstore_check_token(char *token)
 	if (strlen(token) >= GVM_TABLE_TOKEN_BYTES_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("the path of the keeper's socket is too long for a token")));
+				 errmsg("the path of the keeper's socket is too long for a token"),
+				 errdetail("With \"%s\" a token has %zu bytes, and it may have %d.", gstore->path,
+						   strlen(token), GVM_TABLE_TOKEN_BYTES_MAX - 1),
+				 errhint("Set gstore_fdw.keeper, or unix_socket_directories, to a shorter path and restart "
+						 "the server.")));
 	return token;
 }
 

@@ -432,8 +432,10 @@ gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out)
     if (status == GVM_E_PEER)
         return gvm_error_set(GVM_E_PEER, "the backend has closed the connection");
     if (status != GVM_OK)
-        return gvm_error_set(GVM_E_NOSPACE, "for %d ms the GPU has had no turn for another query",
-                             GQUERY_TURN_WAIT_MS);
+        return gvm_error_set(GVM_E_NOSPACE,
+                             "for %d ms the GPU has had no turn for another query: %d run at a time, of "
+                             "one role %d",
+                             GQUERY_TURN_WAIT_MS, GQUERY_RUNNING_MAX, GQUERY_RUNNING_MAX * 3 / 4);
     if (lane == NULL)
         status = make_lane(&lane);
     if (status == GVM_OK) {

@@ -464,7 +464,9 @@ plcuda_fail_result(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_EXTERNAL_ROUTINE_INVOCATION_EXCEPTION),
-			 errmsg("the GPU worker has returned no valid result")));
+			 errmsg("the GPU worker has returned no valid result"),
+			 errhint("A kernel that writes outside of its memory on the software GPU may be "
+					 "the reason.")));
 }
 
 plcuda_bytes

@@ -68,6 +68,7 @@ CREATE FOREIGN TABLE bad (t text OPTIONS (compression 'lz4')) SERVER gstore_fdw;
 CREATE FOREIGN TABLE o_absent (id int) SERVER gstore_fdw OPTIONS (pinning '15');
 SELECT count(*) FROM o_absent;
 INSERT INTO o_absent VALUES (1);
+SELECT gstore_load_begin('o_absent', 4096);
 BEGIN;
 INSERT INTO o_absent VALUES (1);
 SELECT * FROM o_absent;
