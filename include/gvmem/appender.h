@@ -65,7 +65,7 @@ enum {
 typedef struct gvm_appender_options {
     size_t struct_size; /* in: sizeof(gvm_appender_options) */
     /* The buffer's. What one commit costs depends little on its size (on an H100 0.08 ms for
-     * 256 MiB and 0.17 ms for 1 GiB), so this is what the speed of growing hangs on. The chunks of both ends are
+     * 256 MiB and 0.17 ms for 1 GiB), so the speed of growing depends on this. The chunks of both ends are
      * smaller. 0: a 64th of the reservation, between 2 and 512 MiB, and no more than a 16th of what may be
      * committed. */
     uint64_t chunk_bytes;

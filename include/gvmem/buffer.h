@@ -185,8 +185,9 @@ GVM_API GVM_CHECKED gvm_status gvm_buffer_move_to_peer(gvm_buffer *buffer, uint6
                                                        uint64_t len_bytes, gvm_device *peer);
 
 /* Gives a peer device access to the whole buffer, now and after later commits, or takes it away
- * (GVM_ACCESS_NONE). On a sealed buffer read-write is not available. Kernels of other devices go on; a
- * peer that has access already must not use the buffer while that changes.
+ * (GVM_ACCESS_NONE). On a sealed buffer read-write is not available.
+ * Kernels of other devices go on; a peer that has access already must not use the
+ * buffer while that changes.
  *
  * GVM_E_INVALID   access is no gvm_access, or peer is the buffer's own device
  * GVM_E_SEALED    read-write access to a sealed buffer

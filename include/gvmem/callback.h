@@ -114,8 +114,8 @@ GVM_API GVM_CHECKED gvm_status gvm_callback_server_get_view(gvm_callback_server 
                                                             gvm_callback_view *view);
 
 /* Waits until all calls have been made that kernels had asked for before: those of kernels that have ended, and of others what the host
- * can see. A kernel that has signalled a collective function counts as ended when the others that signal or join it have ended, too: one
- * of their threads may be about to tell the host. Then returns the first error since the drain before: that of a function, with its text, or of a call that named none.
+ * can see. A kernel that has signalled a collective function counts as ended when the others that signal or join it have ended, too, as one
+ * of their threads may be the one that passes the call on to the host. Then returns the first error since the drain before: that of a function, with its text, or of a call that named none.
  *
  * GVM_E_INVALID  a kernel has called what is no function of that kind; or the caller is itself a function of this server
  * GVM_E_TIMEOUT  no call has ended for wait_ms; or the server was closed, and calls that came later are not made

@@ -86,7 +86,7 @@ typedef struct gvm_snapshot gvm_snapshot; /* of all that a keeper has */
  * GVM_E_INVALID  out is NULL, or the path is too long for a socket
  * GVM_E_PEER     nobody listens there; the error text says how to start a keeper
  * GVM_E_DENIED   the socket's permissions; or the keeper's limit of connections, of which a user has an
- *                allowance (docs/design/keeper.md, "What bounds what"); or the user has no number in the
+ *                allowance (docs/design/keeper.md, "What bounds what"); or the user is not mapped in the
  *                keeper's user namespace
  * GVM_E_LIMIT    the process has too many open files
  * GVM_E_TIMEOUT  no answer within 10 s
@@ -118,7 +118,7 @@ GVM_API GVM_CHECKED gvm_status gvm_client_restrict(int socket_fd);
  * answer. */
 GVM_API void gvm_client_close(gvm_client *client);
 
-/* Breaks the connection, without a word to the keeper and without waiting for it: what waits for an
+/* Breaks the connection, without a message to the keeper and without waiting for it: what waits for an
  * answer ends with GVM_E_KEEPER, as does all that is asked later. For a program that must end though the keeper may not
  * answer; closing what is open does not wait after this. Unknown pointers are ignored. */
 GVM_API void gvm_client_abort(gvm_client *client);

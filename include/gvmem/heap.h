@@ -102,11 +102,11 @@ typedef struct gvm_heap_options {
     gvm_heap_kind kind;
     uint32_t flags; /* GVM_HEAP_... */
     uint64_t limit_bytes; /* of committed memory; 0 and GVM_BYTES_UNLIMITED: what the device, or the host, has */
-    /* Most idle memory that is kept, however long nobody asks for it. 0: idle memory that stayed idle while requests
-     * asked for twice the committed bytes (and at least decay_ms), or for two to three seconds of near silence, goes
-     * back, by the library's thread. Before a new peak, idle memory beyond 1/32 of what is committed (64 MiB at least)
-     * goes first. GVM_BYTES_NONE: none is kept. GVM_BYTES_UNLIMITED: all, until memory is short. Heaps of pinned and
-     * managed memory keep all. */
+    /* Most idle memory that is kept, however long nobody asks for it. With 0 the library's thread gives memory back that
+     * was idle while requests asked for twice the committed bytes, and for decay_ms at least. Where there are hardly any
+     * requests it gives back what was idle for two to three seconds. Before a new peak, idle memory beyond 1/32 of what
+     * is committed (64 MiB at least) goes first. GVM_BYTES_NONE: none is kept. GVM_BYTES_UNLIMITED: all, until memory is
+     * short. Heaps of pinned and managed memory keep all. */
     uint64_t keep_bytes;
     /* Most that a thread's shelf holds; 0: 8 MiB; GVM_BYTES_NONE: no shelves; what is more than just below 1 GiB
      * counts as that, GVM_BYTES_UNLIMITED too. A shelf that was not used for a second or two is emptied. */
@@ -372,8 +372,8 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_list_extents(gvm_heap *heap, size_t capa
  * Semantics: torch.cuda.memory._snapshot(), as a pickle. */
 GVM_API GVM_CHECKED gvm_status gvm_heap_save_snapshot(gvm_heap *heap, const char *path);
 
-/* Walks the whole heap and holds it against its invariants; for tests, and for programs that
- * suspect themselves. Stops the other threads' allocations meanwhile.
+/* Walks the whole heap and checks its invariants; for tests, and to find out what has written to memory that is
+ * not its own. Stops the other threads' allocations meanwhile.
  *
  * GVM_E_INVALID  one does not hold; the error text says which and where */
 GVM_API GVM_CHECKED gvm_status gvm_heap_check(gvm_heap *heap);

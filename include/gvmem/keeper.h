@@ -72,9 +72,9 @@ typedef struct gvm_keeper_options {
     const char *trace_path;  /* append every acquire that the policy sees; NULL: none */
     /* Called with a line about each thing that the keeper decides by itself: clients refused, cut off or
      * killed, memory that could not be made, budgets changed, a device lost. Lower case, no newline,
-     * under 384 bytes, valid during the call; limited by user, and then one with the number
-     * left out. The thread that serves clients calls it and waits for it; it must not call the
-     * library. NULL: none */
+     * under 384 bytes, valid during the call. There is a limit for each user, after which one line says
+     * how many were left out. The thread that serves clients calls it and waits for it; it must not
+     * call the library. NULL: none */
     void (*log)(void *context, const char *line);
     void *log_context;
     uint32_t fence; /* gvm_keeper_fence */
@@ -95,7 +95,7 @@ typedef struct gvm_keeper_options {
 GVM_OPTIONS_INIT(gvm_keeper_options)
 
 /* Starts a keeper: opens its devices, listens, and returns when clients can connect. An abandoned
- * socket file is replaced, one of a living keeper is not.
+ * socket file is replaced, one of a keeper that runs is not.
  *
  * GVM_E_INVALID   options out of range, host_ahead_bytes beyond the host budget, out is NULL
  * GVM_E_EXISTS    a keeper listens at the path already

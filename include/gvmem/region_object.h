@@ -61,7 +61,7 @@ GVM_API GVM_CHECKED gvm_status gvm_region_object_create(gvm_client *client, cons
  *
  * Its frames come in chunks of the size of the object's. gvm_region_delete() on it returns GVM_E_NOTSUP. gvm_space_sync() returns also
  * GVM_E_KEEPER, after all else is done, if the keeper has ended or cut this process off, and GVM_E_TIMEOUT likewise if
- * the keeper has not answered within the space's wait_ms: processes that have ended meanwhile are learnt of by the next one.
+ * the keeper has not answered within the space's wait_ms: the next one finds processes that have ended meanwhile.
  *
  * GVM_E_INVALID   an option is out of its limits, or out is NULL
  * GVM_E_FORMAT    gvm_region_object_create() did not make the object

@@ -21,7 +21,7 @@
     X(GVMEM_FAULT, "", "fail driver calls, to test programs: NAME:N fails the Nth call of NAME once, NAME:N+ from the Nth on; * is every name") \
     X(GVMEM_KEEPER, "", "the keeper's socket, to listen at and to connect to; empty: $XDG_RUNTIME_DIR/gvmem.sock, for root /run/gvmem/keeper.sock, without that variable /tmp/gvmem-UID.sock") \
     X(GVMEM_RANGE, "1", "0: reserve addresses for each object of a keeper, not 48 TiB for all of them: for tools that note each page of a process, such as valgrind") \
-    X(GVMEM_HEAP_DECAY, "1000", "gvmem.torch.use() and other allocators of the Python package: milliseconds that free memory is kept at least, unless GVMEM_HEAP_KEEP is set or memory is short; 0: while it is needed again and again") \
+    X(GVMEM_HEAP_DECAY, "1000", "gvmem.torch.use() and other allocators of the Python package: milliseconds that free memory is kept at least, unless GVMEM_HEAP_KEEP is set or memory is short; 0: as long as requests keep asking for it") \
     X(GVMEM_HEAP_KEEP, "", "gvmem.torch.use() and other allocators of the Python package: most bytes of free memory that a heap keeps from the driver, such as 1TiB for all of it; empty: see GVMEM_HEAP_DECAY") \
     X(GVMEM_HEAP_LIMIT, "", "gvmem.torch.use() and other allocators of the Python package: most bytes that the heap of a device commits; empty: what the device has") \
     X(GVMEM_HEAP_TRACE, "", "gvmem.torch.use() and other allocators of the Python package: the path of a file to write every allocation and free to, for gvmem-bench heap --trace") \

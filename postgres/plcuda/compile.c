@@ -19,11 +19,11 @@
 #define OUTPUT_BYTES_MAX (128u << 20)
 #define NOT_RUN			 126 /* the child's status: there is no compiler */
 
-typedef struct workplace
+typedef struct compilation
 {
 	char folder[PLCUDA_PATH_BYTES + 32];
 	char from[PLCUDA_PATH_BYTES + 64], to[PLCUDA_PATH_BYTES + 64], log[PLCUDA_PATH_BYTES + 64];
-} workplace;
+} compilation;
 
 /* ---- the GPU */
 
@@ -136,7 +136,7 @@ write_text(const char *path, const char *text, size_t len)
 }
 
 static bool
-make_workplace(const plcuda_window *window, workplace *w)
+make_folder(const plcuda_window *window, compilation *w)
 {
 	struct stat found;
 
@@ -167,7 +167,7 @@ limit(int what, uint64_t value, uint64_t most)
 
 /* Runs in the child. */
 static void
-become_compiler(const plcuda_window *window, const plcuda_target *target, const workplace *w)
+become_compiler(const plcuda_window *window, const plcuda_target *target, const compilation *w)
 {
 	char include[PLCUDA_PATH_BYTES + 16], self[PLCUDA_PATH_BYTES], number[16],
 		temporary[PLCUDA_PATH_BYTES + 64];
@@ -214,7 +214,7 @@ become_compiler(const plcuda_window *window, const plcuda_target *target, const 
 
 /* GCC's driver ends as after any error where a process that it has started was stopped; it names the signal, in the C locale. */
 static bool
-is_late(int status, const workplace *w)
+is_late(int status, const compilation *w)
 {
 	static const char said[] = "CPU time limit exceeded";
 	size_t			  len = 0;
@@ -231,7 +231,7 @@ is_late(int status, const workplace *w)
 
 /* The image is in w->to: true. */
 static bool
-run_compiler(const plcuda_window *window, const plcuda_target *target, const workplace *w,
+run_compiler(const plcuda_window *window, const plcuda_target *target, const compilation *w,
 			 plcuda_message *answer)
 {
 	const pid_t child = fork();
@@ -265,7 +265,7 @@ run_compiler(const plcuda_window *window, const plcuda_target *target, const wor
 
 /* Copies the compiler's messages into the memory file. */
 static void
-answer_log(plcuda_window *window, const workplace *w, plcuda_message *answer)
+answer_log(plcuda_window *window, const compilation *w, plcuda_message *answer)
 {
 	size_t		len = 0;
 	void	   *text = plcuda_read_file(w->log, PLCUDA_LOG_BYTES_MAX, &len);
@@ -289,7 +289,7 @@ plcuda_compile(plcuda_window *window, plcuda_message *answer)
 	const char	 *text = plcuda_at(window->text);
 	plcuda_target target;
 	plcuda_image  image;
-	workplace	  w;
+	compilation	  w;
 	uint32_t	  architecture;
 	size_t		  len = 0;
 	void		 *bytes = NULL;
@@ -302,7 +302,7 @@ plcuda_compile(plcuda_window *window, plcuda_message *answer)
 		free(image.file);
 		return;
 	}
-	if (!make_workplace(window, &w))
+	if (!make_folder(window, &w))
 	{
 		plcuda_answer_error(answer, "58030",
 							"cannot write to the folder of compiled functions, \"%s\": %s",

@@ -56,7 +56,7 @@ GVM_DEVICE uint32_t gvm_callback_call_warp(const gvm_callback_view *view, uint32
 GVM_DEVICE uint32_t gvm_callback_call_block(const gvm_callback_view *view, uint32_t function,
                                             uint64_t *words, uint32_t count);
 
-/* Calls and goes on. It waits only while more than 255 calls are under way. What the function returns is told to
+/* Calls and goes on. It waits only while more than 255 calls are under way. An error of the function is returned by
  * gvm_callback_server_drain(). */
 GVM_DEVICE uint32_t gvm_callback_post(const gvm_callback_view *view, uint32_t function,
                                       const uint64_t *words, uint32_t count);
