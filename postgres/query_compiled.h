@@ -95,7 +95,7 @@ struct gstore_compiled
 	gstore_query query;
 	bool		 prepared; /* all that follows is known */
 	List		*values;   /* of the emitter */
-	uint64		 behind; /* the same */
+	uint64		 behind;   /* the same */
 	int			 key_count, key_words;
 	int			 distinct_words; /* of the first program's keys: the last ones */
 	int			 entry_words;	 /* of groups in an order: those before a group's */
