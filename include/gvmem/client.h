@@ -368,10 +368,10 @@ typedef struct gvm_lease {
  * GVM_E_INVALID   lease is NULL, an unknown mode, hint or flag, a hint with GVM_ACQUIRE_CPU, timeout_ms is below
  *                 GVM_FOREVER
  * GVM_E_NOMEM     GVM_ACQUIRE_CPU: the host budget has no room for what is on the device
- * GVM_E_DENIED    GVM_ACQUIRE_CPU over a restricted connection (gvm_client_restrict()): a part is on a device
  * GVM_E_TIMEOUT   others kept a conflicting lease, or were being moved (GVM_HINT_HOT); or, at once, a write lease on an object with GVM_OBJECT_REGIONS that has
  *                 read leases; or there was no room for that copy, or the keeper does
  *                 not answer; GVM_ACQUIRE_CPU with GVM_TRY: a part is on the device
+ *                 GVM_ACQUIRE_CPU over a restricted connection (gvm_client_restrict()), at once: others have leases on the object, and a part is on a device
  * GVM_E_SEALED    a write lease on a sealed object
  * GVM_E_READONLY  a write lease on an object opened GVM_OPEN_READONLY
  * GVM_E_QUOTA     as for gvm_object_open(): a write lease, any lease on an object with
@@ -395,7 +395,7 @@ GVM_API gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease);
  * If the stream's context breaks before that, the lease stays until the object is closed.
  *
  * GVM_E_INVALID  as for gvm_object_release(); or the stream is being captured into a graph, which would give the lease
- *                back at every launch: the lease stays, and the capture goes on
+ *                back at every launch, or is the legacy default stream while one that waits for it is: the lease stays, and the capture goes on
  * GVM_E_KEEPER   as for gvm_object_release(), at this moment; the lease ends behind the stream's work nevertheless
  * GVM_E_LOST     the stream's context is broken: the lease is released, as nothing runs there */
 GVM_API gvm_status gvm_object_release_async(gvm_object *object, gvm_lease *lease, gvm_stream stream);

@@ -212,7 +212,7 @@ typedef struct gvm_table_data {
  *
  * GVM_E_INVALID  there is no such column, one is listed twice, columns or data is NULL, timeout_ms is below
  *                GVM_FOREVER
- * GVM_E_TIMEOUT  somebody kept a lease to write, or had the rows in host memory for the processor (GVM_ACQUIRE_CPU)
+ * GVM_E_TIMEOUT  somebody kept a lease to write, or waited for the rows with GVM_ACQUIRE_CPU; or these are to be so, as gvm_object_acquire() says
  * and the errors of gvm_table_open_columns() and gvm_object_acquire() */
 GVM_API GVM_CHECKED gvm_status gvm_table_acquire(gvm_table *table, const uint32_t *columns,
                                                  uint32_t count, const gvm_acquire_options *options,
@@ -233,8 +233,8 @@ GVM_API gvm_status gvm_table_release(gvm_table *table, gvm_table_data *data, uin
  * with which that could not be arranged (GVM_E_NOMEM, GVM_E_DRIVER) stays in its data: wait for the
  * stream and give it back by gvm_table_release().
  *
- * GVM_E_INVALID  as for gvm_table_release(); or the stream is being captured into a graph: all leases stay, and the
- *                capture goes on
+ * GVM_E_INVALID  as for gvm_table_release(); or the stream is being captured into a graph, or is the legacy default stream while
+ *                one that waits for it is: all leases stay, and the capture goes on
  * GVM_E_LOST     the stream's context is broken */
 GVM_API gvm_status gvm_table_release_async(gvm_table *table, gvm_table_data *data, uint32_t count,
                                            gvm_stream stream);

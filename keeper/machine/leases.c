@@ -265,21 +265,22 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
         gvmi_keep_end_wait(m, wait);
         return true;
     }
-    if (wait->client->restricted && gvmi_keep_waits_for_host(wait)) {
-        gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_DENIED,
-                               "the connection is restricted, and a part of the object is on a device: "
-                               "copy what the processor is to read (gvm_object_copy_out)");
-        gvmi_keep_end_wait(m, wait);
-        return true;
-    }
     if (fail_behind_regions(m, wait))
         return true;
     if (!pass_fence(m, object))
         return false;
     if (object->lease_state == KEEP_EXCLUSIVE || (object->lease_state == KEEP_SHARED && alone))
         gvmi_keep_withdraw(m, object);
-    if (object->lease_state == KEEP_DRAINING && must_drain(object, alone))
-        return false;
+    if (object->lease_state == KEEP_DRAINING && must_drain(object, alone)) {
+        if (!wait->client->restricted || !gvmi_keep_waits_for_host(wait))
+            return false;
+        gvmi_keep_reply_failed(
+            m, wait->client, wait->request, GVM_E_TIMEOUT,
+            "others have leases on the object, a part of which is on a device, and the connection is "
+            "restricted: it waits for none of them; try again, or read on the device");
+        gvmi_keep_end_wait(m, wait);
+        return true;
+    }
     if (plan_promotion(m, object, wait))
         return object->first_wait != wait; /* others pass it */
     if (gvmi_keep_waits_for_host(wait)) {

@@ -86,7 +86,7 @@ class _Held:
 
         Waits for all work of this process on the GPU, unless a stream is given, here or before: then the lease ends behind
         the work of that stream. Releasing twice is nothing. errors.Invalid: the stream is being captured into a graph; the
-        lease is as it was.
+        lease is as it was. If its last array goes inside the capture, it stays until the object is closed.
         """
         released = self._hold.end(kept_stream(stream))
         self._lent = None
