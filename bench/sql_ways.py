@@ -207,8 +207,12 @@ def parse(description, rows, tables=None):
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("build", nargs="?", type=Path, default=ROOT / "build")
     if tables:
-        parser.add_argument("-t", "--tables", type=lambda names: [name for name in tables if name in names.split(",")], default=tables, help=",".join(tables))
-    return parser.parse_args()
+        parser.add_argument("-t", "--tables", type=lambda names: names.split(","), default=tables, help=",".join(tables))
+    arguments = parser.parse_args()
+    for name in arguments.tables if tables else ():
+        if name not in tables:
+            parser.error(f"-t {name}: it is none of {', '.join(tables)}")
+    return arguments
 
 
 def start(build, settings=()):

@@ -60,7 +60,8 @@ pack() {
     rm -rf "$root$share/man" "$root$share"/extension/gstore_fdw* "$root$share"/extension/pg_strom* "$root$share"/extension/plcuda*
 
     # Those of the originals: libraries may be found from where a program is.
-    libraries_of $originals "$libs"/*.so "$libs"/pgxs/src/test/*/* | while read -r library; do
+    modules=$(cd "$root$libs" && printf "$libs/%s " *.so pgxs/src/test/*/*)
+    libraries_of $originals $modules | while read -r library; do
         cp -L "$library" "$root$libs/needed/"
     done
     set_run_path "$root$libs/needed" "$root$bin"/* "$root$libs"/pgxs/src/test/isolation/isolationtester

@@ -106,7 +106,7 @@ class Page:
         folder.mkdir()
         compiler = folder / "cc"
         compiler.write_text(
-            f'#!/bin/sh\nprintf \'%s\\n\' "$@" >>"{self.place}/.compiled"\nexec {shutil.which("cc")} {" ".join(STRICT)} "$@"\n'
+            f'#!/bin/sh\nprintf \'%s\\n\' "$@" >>"{self.place}/.compiled"\nPATH="{os.environ["PATH"]}" exec {shutil.which("cc")} {" ".join(STRICT)} "$@"\n'
         )
         compiler.chmod(0o755)
         if self.python:
