@@ -120,6 +120,8 @@ gstore_background_connect(Datum database, uint32 flags, gstore_working *list, vo
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, flags);
+	/* It would hold at commit (commit_limit.h), from this process's start. */
+	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 	if (!enter_list(list))
 		proc_exit(0);
 	before_shmem_exit(leave_list, (Datum) 0);
