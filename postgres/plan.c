@@ -340,16 +340,15 @@ static void
 gstoreGetForeignPaths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 {
 	const plan_info *info = rel->fdw_private;
-	int				 workers;
+	int				 workers = 0;
 
 	add_path_alone(root, rel, NIL);
 	if (info->filter != NIL)
 		add_path_alone(root, rel, info->filter);
-	if (!info->named)
-		gstore_order_add_path(root, rel, gstore_plan_alone(root, rel));
-	if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids) || info->named)
+	if (info->named)
 		return;
-	workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
+	if (rel->consider_parallel && bms_is_empty(rel->lateral_relids))
+		workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
 	if (workers > 0)
 	{
 		ForeignPath *path = make_path(root, rel, workers, NIL);
@@ -358,6 +357,7 @@ gstoreGetForeignPaths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 		path->path.parallel_workers = workers;
 		add_partial_path(rel, (Path *) path);
 	}
+	gstore_order_add_path(root, rel, gstore_plan_alone(root, rel));
 }
 
 static List *

@@ -273,6 +273,24 @@ gstore_order_cost(const PlannerInfo *root, const RelOptInfo *rel, Cost list)
 	return lists * list;
 }
 
+/*
+ * What cost_sort() takes too much for the first of many rows, those of each worker where there may be some: it has each row compared log2(2 limit)
+ * times, but nearly all are compared once, with the last of the list. A list on the GPU costs as much more, or it would be chosen where the sort is faster.
+ */
+static Cost
+find_sort_excess(const RelOptInfo *rel, double limit)
+{
+	const Path	*path = rel->partial_pathlist != NIL ? linitial(rel->partial_pathlist) : NULL;
+	const double rows = path != NULL ? path->rows : rel->rows;
+	double		 depth, comparisons;
+
+	if (limit < 1 || rows <= 2 * limit)
+		return 0;
+	depth = log2(2 * limit);
+	comparisons = rows + limit * depth * (1 + log(rows / limit)); /* rows in random order */
+	return 2 * cpu_operator_cost * Max(rows * depth - comparisons, 0);
+}
+
 void
 gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 {
@@ -280,7 +298,7 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 	gstore_query_size size;
 	QualCost		  rest;
 	Selectivity		  passing;
-	Cost			  startup, rows;
+	Cost			  startup, rows, excess;
 	Path			 *sorted;
 	List			 *others;
 
@@ -299,11 +317,13 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 		rel->reltarget->cost.startup;
 	rows = rel->rows *
 		(parts.times * (ROW_COST + rest.per_tuple) + cpu_tuple_cost + rel->reltarget->cost.per_tuple);
+	excess = find_sort_excess(rel, root->limit_tuples);
 	add_ctid(root, rel, local);
 	sorted = (Path *) create_sort_path(root, rel, local, root->query_pathkeys, root->limit_tuples);
 	local = (Path *) create_foreignscan_path(
-		root, rel, NULL, rel->rows, startup,
-		rest.startup + rel->reltarget->cost.startup + gstore_order_cost(root, rel, startup) + rows,
+		root, rel, NULL, rel->rows, startup + excess,
+		rest.startup + rel->reltarget->cost.startup + gstore_order_cost(root, rel, startup) +
+			excess + rows,
 		root->query_pathkeys, NULL, sorted,
 		lappend(list_make5(parts.filter, parts.keys, parts.directions, parts.limits,
 						   list_make1_int(parts.times)),

@@ -32,6 +32,9 @@ SELECT setting, a.* FROM (VALUES ('startup', 100.0), ('instruction', 0.0005), ('
 SET gstore_fdw.gpu_startup_cost = 0;
 SET gstore_fdw.gpu_instruction_cost = 0.0005;
 SELECT estimated('SELECT k, count(*) FROM qc GROUP BY k') AS groups, estimated('SELECT sum(qd.v) FROM qc JOIN qd USING (k)') AS joined;
+-- A list costs what the estimate of a sort has too much: nearly all rows are compared once, and not log2(20) times.
+SET gstore_fdw.gpu_instruction_cost = 0;
+SELECT estimated('SELECT v FROM qc ORDER BY v LIMIT 10') BETWEEN 1659 AND 1759 AS list;
 -- By default they are the device's.
 RESET gstore_fdw.gpu_startup_cost;
 RESET gstore_fdw.gpu_instruction_cost;
