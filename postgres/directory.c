@@ -450,7 +450,7 @@ has_share(Oid owner, int *count, int *left)
 
 	*count = 0;
 	*left = gstore_tables_max - all;
-	if (all / GSTORE_TABLES_A_FREE_ONE < *left) /* whoever has them */
+	if (all / GSTORE_TABLES_A_FREE_ONE < *left) /* also if one owner has all of them */
 		return true;
 	hash_seq_init(&scan, tables);
 	while ((table = hash_seq_search(&scan)) != NULL)
@@ -509,10 +509,10 @@ wait_for_version_room(Oid relation, Oid owner, bool empty)
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					 errmsg("versions of an owner's tables in GPU memory are limited to %d MiB",
 							gstore_version_memory_mb),
-					 errdetail("Role \"%s\" has more, which a snapshot may see that is open.",
+					 errdetail("Old versions of tables of role \"%s\" take more, and open snapshots may see them.",
 							   GetUserNameFromId(owner, true)),
-					 errhint("pg_stat_activity.backend_xmin, pg_prepared_xacts and pg_replication_slots show who keeps old "
-							 "snapshots. End these, or have gstore_fdw.version_memory raised.")));
+					 errhint("pg_stat_activity.backend_xmin, pg_prepared_xacts and pg_replication_slots show old snapshots. "
+							 "End these, or have gstore_fdw.version_memory raised.")));
 		if (!woken)
 			gstore_wake_worker();
 		woken = true;
@@ -806,7 +806,7 @@ describe_version(const gstore_table *table, const gstore_version *version,
 }
 
 int
-gstore_list_tables(gstore_table_key **out)
+gstore_list_tables(bool (*wanted)(const gstore_table *), gstore_table_key **out)
 {
 	HASH_SEQ_STATUS		scan;
 	const gstore_table *table;
@@ -814,11 +814,13 @@ gstore_list_tables(gstore_table_key **out)
 
 	if (gstore == NULL)
 		return 0;
+	(void) gstore_dsa();
 	*out = palloc(sizeof **out * (Size) gstore_tables_max);
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	hash_seq_init(&scan, tables);
 	while ((table = hash_seq_search(&scan)) != NULL)
-		(*out)[count++] = table->key;
+		if (wanted == NULL || wanted(table))
+			(*out)[count++] = table->key;
 	LWLockRelease(gstore->lock);
 	return count;
 }

@@ -144,8 +144,8 @@ typedef struct gstore_version_info
 	uint64 committed_bytes;
 } gstore_version_info;
 
-/* Tables of all databases that have versions, or are lost; palloc'd. */
-extern int gstore_list_tables(gstore_table_key **out);
+/* Tables that have versions, or are lost, of all databases, for which wanted() is true (NULL: all); palloc'd. It is called with the lock held. */
+extern int gstore_list_tables(bool (*wanted)(const gstore_table *), gstore_table_key **out);
 /* Every version of one, palloc'd. */
 extern int gstore_list_versions(gstore_table_key key, gstore_version_info **out);
 

@@ -133,29 +133,15 @@ gstore_end_copies(Oid relation)
 	gstore_wake_worker();
 }
 
-/* Tables of this database that have copies; palloc'd. */
-static int
-list_copied(Oid **out)
+static bool
+has_copies(const gstore_table *table)
 {
-	HASH_SEQ_STATUS		scan;
-	const gstore_table *table;
-	int					count = 0;
-
-	(void) gstore_dsa();
-	*out = palloc(sizeof(Oid) * (Size) gstore_tables_max);
-	LWLockAcquire(gstore->lock, LW_SHARED);
-	gstore_begin_tables(&scan);
-	while ((table = hash_seq_search(&scan)) != NULL)
-	{
-		bool copied = false;
-
-		for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))
-			copied = copied || DsaPointerIsValid(v->copy);
-		if (copied && table->key.database == MyDatabaseId)
-			(*out)[count++] = table->key.relation;
-	}
-	LWLockRelease(gstore->lock);
-	return count;
+	if (table->key.database != MyDatabaseId)
+		return false;
+	for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))
+		if (DsaPointerIsValid(v->copy))
+			return true;
+	return false;
 }
 
 /* The catalog is not looked at under the lock. */
@@ -163,18 +149,18 @@ void
 gstore_follow_copies(bool (*privileges_of)(Oid relation, uint32 *privileges, bool *accept))
 {
 	const TransactionId ended = GetTopTransactionId();
-	Oid				   *all;
-	const int			count = list_copied(&all);
+	gstore_table_key   *all;
+	const int			count = gstore_list_tables(has_copies, &all);
 
 	for (int i = 0; i < count; i++)
 	{
 		uint32				privileges = 0;
 		bool				accept = false;
-		const bool			there = privileges_of(all[i], &privileges, &accept);
+		const bool			there = privileges_of(all[i].relation, &privileges, &accept);
 		const gstore_table *table;
 
 		LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-		table = gstore_find_table(all[i], false);
+		table = gstore_find_table(all[i].relation, false);
 		for (gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
 			 v = gstore_at(v->older))
 		{

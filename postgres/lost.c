@@ -165,7 +165,7 @@ gstore_lose_versions(TransactionId xid)
 
 /* ---- the file */
 
-/* Tables that have rows, or have lost them: list_tables(), palloc'd. */
+/* Or has lost its rows. */
 static bool
 has_rows(const gstore_table *table)
 {
@@ -173,24 +173,6 @@ has_rows(const gstore_table *table)
 		if (DsaPointerIsValid(v->store))
 			return true;
 	return table->lost;
-}
-
-static int
-list_tables(gstore_table_key **out)
-{
-	HASH_SEQ_STATUS		scan;
-	const gstore_table *table;
-	int					count = 0;
-
-	(void) gstore_dsa();
-	*out = palloc(sizeof(gstore_table_key) * (Size) gstore_tables_max);
-	LWLockAcquire(gstore->lock, LW_SHARED);
-	gstore_begin_tables(&scan);
-	while ((table = hash_seq_search(&scan)) != NULL)
-		if (has_rows(table))
-			(*out)[count++] = table->key;
-	LWLockRelease(gstore->lock);
-	return count;
 }
 
 static void
@@ -287,7 +269,7 @@ gstore_record_tables(int level)
 	bool			  written;
 
 	LWLockAcquire(gstore->record_lock, LW_EXCLUSIVE);
-	count = list_tables(&keys);
+	count = gstore_list_tables(has_rows, &keys);
 	written = write_record(keys, (uint32) count, level);
 	if (written)
 		note_recorded(keys, count);

@@ -147,7 +147,7 @@ Datum
 gstore_fdw_chunk_info(PG_FUNCTION_ARGS)
 {
 	gstore_table_key *tables;
-	const int		  count = gstore_list_tables(&tables);
+	const int		  count = gstore_list_tables(NULL, &tables);
 	MemoryContext	  context = AllocSetContextCreate(CurrentMemoryContext, "gstore versions",
 													  ALLOCSET_DEFAULT_SIZES);
 	row				  r;
