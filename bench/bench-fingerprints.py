@@ -117,7 +117,7 @@ class FpSim2:
             for value in ("Morgan", {"radius": 2, "fpSize": BITS}, rdkit.__version__, FPSim2.__version__, bins):
                 config.append(value)
         self.engine = FPSim2.FPSim2Engine(path)
-        self.queries = [DataStructs.CreateFromBitString(search.bits(query)[2:-1]) for query in rows.queries]
+        self.queries = [DataStructs.CreateFromBitString(search.text_of("prints", query)) for query in rows.queries]
 
     def nearest(self, query, cores):
         return self.engine.top_k(query, k=NEAREST, threshold=0.0, n_workers=cores)
@@ -144,14 +144,14 @@ class Bench(search.Bench):
 
     def gstore(self):
         def statement(rest):
-            return lambda query: f"SELECT id, f <%> {{0}} FROM gstoreprints {rest}".format(search.bits(query))
+            return lambda query: f"SELECT id, f <%> {{0}} FROM gstoreprints {rest}".format(f"B'{search.text_of('prints', query)}'")
 
         self.sql(THE_NEAREST, "gstore", self.rows.count, statement(f"ORDER BY f <%> {{0}} LIMIT {NEAREST}"), search.check)
         self.sql(ALL_NEAR, "gstore", self.rows.count, statement(f"WHERE f <%> {{0}} <= {1 - SIMILAR}"), check_near)
 
     def gstore_many(self):
         self.ways.server.psql(f"CREATE TABLE many (i int, f bit({BITS}));")
-        lines = "\n".join(f"{i}\t{search.bits(query)[2:-1]}" for i, query in enumerate(self.rows.queries))
+        lines = "\n".join(f"{i}\t{search.text_of('prints', query)}" for i, query in enumerate(self.rows.queries))
         self.ways.server.psql(f"COPY many FROM STDIN;\n{lines}\n\\.\n")
         found = f"FROM gstore_search(NULL::gstoreprints, 'f', (SELECT array_agg(f ORDER BY i) FROM many), {NEAREST}, '<%>')"
         _, lines = self.ways.server.psql(f"SELECT (r).id, distance {found} WHERE query <= {QUERIES} ORDER BY query, distance;")

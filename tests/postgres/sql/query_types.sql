@@ -135,6 +135,7 @@ RESET plan_cache_mode;
 SET timezone = 'UTC';
 -- Lists, and conditions of scans.
 SET test.ordered = on;
+SET enable_sort = off;
 SELECT same('SELECT id, u FROM q ORDER BY u, id LIMIT 20'), same('SELECT id, u FROM q ORDER BY u DESC, id LIMIT 200'), same('SELECT id, u FROM q ORDER BY u DESC NULLS LAST, v LIMIT 20 OFFSET 3'), same('SELECT id, v FROM q WHERE e < ''ok'' ORDER BY v, id LIMIT 20'), same('SELECT id FROM q WHERE id <> 2001 ORDER BY date_trunc(''month'', ts) DESC NULLS LAST, extract(dow from tz), id LIMIT 20'), same('SELECT id FROM q ORDER BY e, id LIMIT 5');
 -- In the order of enums: of mood values have OIDs in another order, of size in this one.
 SELECT k, o, same(format('SELECT id, %s FROM q ORDER BY %s %s, id LIMIT 8', k, k, o)), same(format('SELECT id, %s FROM q WHERE id %% 5 = 1 ORDER BY %s %s, id LIMIT 3 OFFSET 200', k, k, o))
@@ -171,6 +172,7 @@ INSERT INTO ym VALUES (0, 'first');
 SELECT place('SELECT id FROM ym ORDER BY m, id LIMIT 3'), answer('SELECT m, id FROM ym ORDER BY m, id LIMIT 3'), place('SELECT min(m) FROM ym'), answer('SELECT min(m) FROM ym');
 DROP FOREIGN TABLE ym;
 DROP TYPE many;
+RESET enable_sort;
 SET test.ordered = off;
 SET test.node = '"GPU Filter":';
 SELECT same('SELECT id, u, e FROM q WHERE u = ''80000000-0000-0000-8000-000000000019'''), same('SELECT id FROM q WHERE e > ''ok'' AND extract(year from ts) = 1997'), same('SELECT id, ts FROM q WHERE id < 1000 AND date_trunc(''month'', ts) = ''1998-02-01''');
