@@ -73,6 +73,14 @@ save_state(gstore_pending *p)
 }
 
 void
+gstore_pending_end_writer(gstore_pending *p)
+{
+	if (p->writer != NULL)
+		gstore_writer_free(p->writer);
+	p->writer = NULL;
+}
+
+void
 gstore_pending_follow(gstore_pending *p, Relation relation)
 {
 	const bool	  was_arrow = p->arrow;
@@ -85,11 +93,8 @@ gstore_pending_follow(gstore_pending *p, Relation relation)
 		return;
 	old = MemoryContextSwitchTo(p->context);
 	if (p->writer != NULL)
-	{
 		gstore_flush(p->writer, &p->state);
-		gstore_writer_free(p->writer);
-		p->writer = NULL;
-	}
+	gstore_pending_end_writer(p);
 	FreeTupleDesc(p->desc);
 	p->desc = CreateTupleDescCopy(RelationGetDescr(relation));
 	MemoryContextSwitchTo(old);
@@ -225,6 +230,7 @@ need_store(gstore_pending *p)
 	{
 		gstore_wait_ready();
 		need_device(p);
+		gstore_pending_end_writer(p); /* columns may have other options than those of the store before */
 		p->state.store = make_store(p, p->arrow, &p->state.name);
 		p->state.name.writer_number = p->writer_number;
 		p->state.arrow = p->arrow;

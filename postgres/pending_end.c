@@ -159,6 +159,8 @@ restore_saved_state(gstore_pending *p)
 	save *s = p->saves;
 
 	undo_deletions(p, s);
+	if (p->state.store != s->state.store)
+		gstore_pending_end_writer(p);
 	p->state = s->state;
 	p->state.name.writer_number = p->writer_number = gstore_next_writer_number();
 	p->left_memory = true;
@@ -193,7 +195,7 @@ forget_undone(int level)
 			continue;
 		}
 		if (p->writer != NULL)
-			gstore_writer_leave(p->writer);
+			gstore_writer_free(p->writer);
 		if (p->wrote)
 			gstore_ask_trim(p->relation, p->writer_number);
 		for (int i = 0; i < p->store_count; i++)

@@ -84,6 +84,9 @@ extern void			   gstore_pendings_forget(void);
 /* The table has been altered since: what is staged goes out in the old form. */
 extern void gstore_pending_follow(gstore_pending *pending, Relation relation);
 
+/* Rows that are only staged go; those of another store have another writer. */
+extern void gstore_pending_end_writer(gstore_pending *pending);
+
 /*
  * Writes the rows anew, if so many of them are dead and there is memory for a second store: in a subtransaction, so that a
  * failure leaves the table as it is.

@@ -146,15 +146,16 @@ struct gstore_writer
 	TupleDesc	  desc;
 	uint64		  first; /* row number of the first one staged */
 	/* Rows: staged; that stages have memory for; before a flush. */
-	uint32		  count, allocated, capacity;
-	uint64		  body_bytes;	/* of all stages */
-	uint64		 *bodies_first; /* by column: the bodies area's end before the first staged row */
-	stage		 *stages;
-	gstore_answer answer;	   /* to the write that was begun last, */
-	uint64		  begun_store; /* of rows of this store; 0: they do not count any more */
-	uint64		  begun_first; /* from this one on */
-	gstore_sink	  sink;		   /* NULL: to the store */
-	void		 *sink_argument;
+	uint32	count, allocated, capacity;
+	uint64	body_bytes;	  /* of all stages */
+	uint64 *bodies_first; /* by column: the bodies area's end before the first staged row */
+	stage  *stages;
+	MemoryContextCallback before_end;
+	gstore_answer		  answer;	   /* to the write that was begun last, */
+	uint64				  begun_store; /* of rows of this store; 0: they do not count any more */
+	uint64				  begun_first; /* from this one on */
+	gstore_sink			  sink;		   /* NULL: to the store */
+	void				 *sink_argument;
 };
 
 static void
@@ -222,15 +223,26 @@ stage_width(stage_kind kind, const gstore_column *column)
 	return kind == STAGE_OFFSETS ? sizeof(int64) : gstore_stride(column);
 }
 
+/* The answer to a write that is under way has its place in the writer. */
+static void
+leave_begun(void *argument)
+{
+	gstore_leave_begun(&((const gstore_writer *) argument)->answer);
+}
+
 gstore_writer *
 gstore_writer_create(TupleDesc desc, const gstore_column *columns)
 {
+	MemoryContext  context = AllocSetContextCreate(CurrentMemoryContext, "gstore writer",
+												   ALLOCSET_DEFAULT_SIZES);
+	MemoryContext  old = MemoryContextSwitchTo(context);
 	gstore_writer *writer = palloc0(sizeof *writer);
 	uint64		   width = 1;
 
-	writer->context = CurrentMemoryContext;
-	writer->scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore values",
-											ALLOCSET_DEFAULT_SIZES);
+	writer->context = context;
+	writer->before_end = (MemoryContextCallback){.func = leave_begun, .arg = writer};
+	MemoryContextRegisterResetCallback(context, &writer->before_end);
+	writer->scratch = AllocSetContextCreate(context, "gstore values", ALLOCSET_DEFAULT_SIZES);
 	writer->desc = CreateTupleDescCopy(desc);
 	writer->stages = palloc0(sizeof(stage) * (Size) Max(desc->natts, 1));
 	writer->bodies_first = palloc0(sizeof(uint64) * (Size) Max(desc->natts, 1));
@@ -258,30 +270,14 @@ gstore_writer_create(TupleDesc desc, const gstore_column *columns)
 		s->values = palloc((Size) writer->allocated * s->width);
 		s->nulls = palloc(writer->allocated / 8);
 	}
+	MemoryContextSwitchTo(old);
 	return writer;
 }
 
 void
 gstore_writer_free(gstore_writer *writer)
 {
-	for (int i = 0; i < writer->desc->natts; i++)
-	{
-		stage *s = &writer->stages[i];
-
-		if (s->kind == STAGE_NONE)
-			continue;
-		pfree(s->values);
-		pfree(s->nulls);
-		if (s->bodies != NULL)
-			pfree(s->bodies);
-		if (s->element_bits != NULL)
-			pfree(s->element_bits);
-	}
-	MemoryContextDelete(writer->scratch);
-	pfree(writer->stages);
-	pfree(writer->bodies_first);
-	FreeTupleDesc(writer->desc);
-	pfree(writer);
+	MemoryContextDelete(writer->context);
 }
 
 static pg_noinline void
@@ -721,12 +717,6 @@ void
 gstore_flush(gstore_writer *writer, gstore_view *state)
 {
 	flush_rows(writer, state, true);
-}
-
-void
-gstore_writer_leave(gstore_writer *writer)
-{
-	gstore_leave_begun(&writer->answer);
 }
 
 void

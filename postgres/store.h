@@ -38,14 +38,13 @@ typedef struct gstore_writer gstore_writer;
 /*
  * Stages rows behind state->rows, which grows, as do the columns' marks in it; nothing is sure to be in
  * the store before it is flushed: what could not be written fails the next flush, and every other until
- * the caller has gone back behind it. Lives in the current memory context.
+ * the caller has gone back behind it. Has a context of its own in the current memory context: a write that is under
+ * way when that goes, or it is freed, is given up.
  */
 extern gstore_writer *gstore_writer_create(TupleDesc desc, const gstore_column *columns);
 extern void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot);
 extern void gstore_writer_free(gstore_writer *writer);
 extern void gstore_flush(gstore_writer *writer, gstore_view *state);
-/* Before its memory goes, with all its rows; cannot fail. */
-extern void gstore_writer_leave(gstore_writer *writer);
 /* Forgets rows that are only staged. */
 extern void gstore_writer_forget(gstore_writer *writer);
 /* The same, and those behind state->rows; with what they did to state undone by the caller. */

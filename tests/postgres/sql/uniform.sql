@@ -196,6 +196,29 @@ SELECT id, i2, b, n FROM gp;
 ROLLBACK;
 SELECT * FROM differing();
 
+-- rows_after_a_truncation_have_the_length_of_then
+CREATE FOREIGN TABLE len (id int, v real[] OPTIONS (length '3')) SERVER gstore_fdw;
+BEGIN;
+INSERT INTO len VALUES (1, '{1,2,3}');
+TRUNCATE len;
+ALTER FOREIGN TABLE len ALTER v OPTIONS (SET length '1000');
+INSERT INTO len SELECT i, array_fill(i::real, ARRAY[1000]) FROM generate_series(1, 200) i;
+COMMIT;
+SELECT count(*) FROM len WHERE v = array_fill(id::real, ARRAY[1000]);
+BEGIN;
+DELETE FROM len WHERE id > 100;
+INSERT INTO len VALUES (500, array_fill(500::real, ARRAY[1000]));
+SAVEPOINT s;
+TRUNCATE len;
+ALTER FOREIGN TABLE len ALTER v OPTIONS (SET length '4');
+INSERT INTO len VALUES (1, '{1,2,3,4}');
+SELECT * FROM len;
+ROLLBACK TO s;
+INSERT INTO len SELECT i, array_fill(i::real, ARRAY[1000]) FROM generate_series(501, 564) i;
+COMMIT;
+SELECT count(*), count(*) FILTER (WHERE v = array_fill(id::real, ARRAY[1000])) AS right FROM len;
+DROP FOREIGN TABLE len;
+
 -- triggers_and_checks_see_whole_values
 CREATE FUNCTION twice() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.n := NEW.n * 2; NEW.a := ARRAY[NEW.a[2], NEW.a[1]]; RETURN NEW; END $$;
 CREATE FOREIGN TABLE tr (id int, n numeric(9,2) CHECK (n < 1000), a int[] OPTIONS (length '2') NOT NULL, g bit(3) GENERATED ALWAYS AS (id::bit(3)) STORED) SERVER gstore_fdw;
