@@ -77,7 +77,6 @@ static bool
 compact_for_export(Relation relation, gstore_view *view)
 {
 	const Oid		oid = RelationGetRelid(relation);
-	const uint64	seen = view->revision;
 	gstore_pending *pending;
 	uint64			first, limit;
 
@@ -92,10 +91,6 @@ compact_for_export(Relation relation, gstore_view *view)
 	pending = gstore_pending_find(oid);
 	gstore_look(oid, NULL, GSTORE_DEAD_NOT_WANTED,
 				view); /* the lock is held: nobody changes it from here on */
-	if (IsolationUsesXactSnapshot() && view->revision != seen)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to concurrent update")));
 	if (view->empty || view->live_rows == view->rows)
 		return false; /* another transaction was first */
 	*view = *gstore_pending_rows(pending, GetCurrentCommandId(false), &first, &limit);

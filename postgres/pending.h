@@ -60,7 +60,8 @@ extern bool gstore_pending_replaced(const gstore_pending *pending, CommandId bef
 
 /*
  * Writes the rows that are alive to a new store, and returns how many rows, deleted ones, are gone by
- * that. Readers keep the old store as long as their snapshots need it. Takes the writer's lock.
+ * that. Readers keep the old store as long as their snapshots need it. Takes the writer's lock. At REPEATABLE READ and above
+ * it fails (40001) if more is committed than the active snapshot sees.
  */
 extern uint64 gstore_compact(Relation relation);
 

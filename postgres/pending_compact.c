@@ -7,6 +7,7 @@
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
 
 #include "postgres/pending_state.h"
 #include "postgres/progress.h"
@@ -64,6 +65,8 @@ gstore_compact(Relation relation)
 	if (p->state.empty || (rows == p->state.live_rows && !has_dropped_data(p)))
 		return 0;
 	CheckTableNotInUse(relation, "rewrite"); /* a cursor has the numbers of its rows */
+	if (!p->replaced)
+		gstore_check_newest(relation, GetActiveSnapshot());
 	rewrite_without_deleted(relation, p);
 	return rows - p->state.rows;
 }

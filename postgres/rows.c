@@ -23,6 +23,15 @@ add_row_range(gstore_row_range *row_ranges, int count, const gstore_view *view, 
 	return count + 1;
 }
 
+static void
+check_revision(const gstore_view *now, const gstore_view *seen)
+{
+	if (IsolationUsesXactSnapshot() && now->revision != seen->revision)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update")));
+}
+
 /* Another transaction may have committed between the snapshot and the lock. */
 static void
 refresh_view_for_writer(Relation relation, Snapshot snapshot, gstore_view *view)
@@ -31,11 +40,18 @@ refresh_view_for_writer(Relation relation, Snapshot snapshot, gstore_view *view)
 
 	gstore_look_alive(RelationGetRelid(relation), snapshot, GSTORE_DEAD_NOT_WANTED, &seen);
 	gstore_look(RelationGetRelid(relation), NULL, GSTORE_DEAD_ANYWHERE, view);
-	if (IsolationUsesXactSnapshot() && view->revision != seen.revision)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to concurrent update")));
+	check_revision(view, &seen);
 	view->outdated = seen.outdated;
+}
+
+void
+gstore_check_newest(Relation relation, Snapshot snapshot)
+{
+	gstore_view seen, now;
+
+	gstore_look(RelationGetRelid(relation), snapshot, GSTORE_DEAD_NOT_WANTED, &seen);
+	gstore_look(RelationGetRelid(relation), NULL, GSTORE_DEAD_NOT_WANTED, &now);
+	check_revision(&now, &seen);
 }
 
 int
@@ -43,18 +59,16 @@ gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked, bool all,
 				   gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX])
 {
 	const CommandId before = snapshot != NULL ? snapshot->curcid : InvalidCommandId;
-	gstore_pending *pending;
+	gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
+	const bool		replaced = pending != NULL && gstore_pending_replaced(pending, before);
 	gstore_view		view;
-	bool			replaced;
 	int				count = 0;
 
 	gstore_check_access();
-	if (locked)
+	if (locked && !replaced)
 		refresh_view_for_writer(relation, snapshot, &view);
 	else
 		gstore_look_alive(RelationGetRelid(relation), snapshot, GSTORE_DEAD_ANYWHERE, &view);
-	pending = gstore_pending_find(RelationGetRelid(relation));
-	replaced = pending != NULL && gstore_pending_replaced(pending, before);
 	if (all && !replaced)
 		gstore_deleted_provide(RelationGetRelid(relation), &view);
 	if (pending != NULL && !replaced)

@@ -26,6 +26,9 @@ typedef struct gstore_row_range
 extern int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked, bool all,
 							  gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX]);
 
+/* At REPEATABLE READ and above an ERROR (40001) if more is committed than the snapshot sees. The caller holds the writers' lock. */
+extern void gstore_check_newest(Relation relation, Snapshot snapshot);
+
 /* Every row of the ranges, in their order, as virtual tuples: for what looks at whole tables. */
 typedef struct gstore_walk gstore_walk;
 
