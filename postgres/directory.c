@@ -473,34 +473,47 @@ sum_old_versions(Oid owner)
 	return sum;
 }
 
+/* An empty version of a table that is empty would say nothing. */
+static bool
+says_something(Oid relation, const gstore_view *state)
+{
+	const gstore_table	 *table;
+	const gstore_version *newest;
+	bool				  something = true;
+
+	(void) gstore_dsa();
+	if (!state->empty)
+		return true;
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	table = gstore_find_table(relation, false);
+	newest = table != NULL ? gstore_at(table->newest) : NULL;
+	if (table == NULL || (newest != NULL && !table->lost))
+		something = newest != NULL && DsaPointerIsValid(newest->store);
+	LWLockRelease(gstore->lock);
+	return something;
+}
+
 /* What empties a table that has rows, or may have, is not refused: memory is given back by it. The lock is held. */
 static bool
-has_version_room(Oid relation, Oid owner, bool empty)
+has_version_room(Oid owner, bool empty)
 {
-	const uint64		limit = (uint64) gstore_version_memory_mb * 1024 * 1024;
-	const gstore_table *table = gstore_find_table(relation, false);
+	const uint64 limit = (uint64) gstore_version_memory_mb * 1024 * 1024;
 
-	if (gstore_version_memory_mb < 0 || gstore->version_bytes <= limit)
-		return true;
-	if (empty &&
-		(table == NULL || !DsaPointerIsValid(table->newest) ||
-		 DsaPointerIsValid(((const gstore_version *) gstore_at(table->newest))->store)))
-		return true;
-	return sum_old_versions(owner) <= limit;
+	return empty || gstore_version_memory_mb < 0 || gstore->version_bytes <= limit ||
+		sum_old_versions(owner) <= limit;
 }
 
 /* Old versions that no snapshot needs are to be forgotten first. */
 static void
-wait_for_version_room(Oid relation, Oid owner, bool empty)
+wait_for_version_room(Oid owner, bool empty)
 {
 	const int64 deadline = gstore_deadline_ns(VERSIONS_WAIT_MS);
 	bool		room, woken = false;
 
-	(void) gstore_dsa();
 	for (;;)
 	{
 		LWLockAcquire(gstore->lock, LW_SHARED);
-		room = has_version_room(relation, owner, empty);
+		room = has_version_room(owner, empty);
 		LWLockRelease(gstore->lock);
 		if (room)
 			return;
@@ -550,7 +563,10 @@ gstore_add_version(Oid relation, Oid owner, const gstore_view *state, const gsto
 	bool			many, shared = true;
 	int				count = 0, left = 0;
 
-	wait_for_version_room(relation, owner, state->empty);
+	*recorded = true;
+	if (!says_something(relation, state))
+		return;
+	wait_for_version_room(owner, state->empty);
 	place = make_version(state, deletes);
 	version = gstore_at(place);
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
