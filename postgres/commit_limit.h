@@ -20,9 +20,7 @@ gstore_commit_limited(void (*part)(void))
 	const bool limited = StatementTimeout > 0 && !get_timeout_active(STATEMENT_TIMEOUT);
 
 	if (limited)
-		enable_timeout_at(
-			STATEMENT_TIMEOUT,
-			TimestampTzPlusMilliseconds(GetCurrentStatementStartTimestamp(), StatementTimeout));
+		enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
 	part();
 	if (limited)
 	{

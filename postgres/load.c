@@ -273,7 +273,8 @@ open_source_file(const char *path, gstore_load_source *source)
 	struct stat found;
 
 	source->path = path;
-	source->file = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	/* Of a FIFO, the open would wait for a writer, and no interrupt ends that. */
+	source->file = OpenTransientFile(path, O_RDONLY | O_NONBLOCK | PG_BINARY);
 	if (source->file < 0)
 		ereport(ERROR, (errcode_for_file_access(), errmsg("could not open file \"%s\": %m", path)));
 	if (fstat(source->file, &found) != 0)

@@ -637,6 +637,8 @@ class Load:
         session.sql("SET ROLE writer")
         expect(attempt("SELECT gstore_load_begin('ft', 100000)"), "42501", "without INSERT")
         expect(attempt("SELECT gstore_load_file('ft', '/etc/passwd')"), "42501", "a file")
+        server.sql(f"COPY (SELECT 1) TO PROGRAM 'mkfifo {server.folder}/fifo'")
+        expect(server.error(f"SELECT gstore_load_file('ft', '{server.folder}/fifo')"), "42809", "a FIFO that nobody writes")
         server.sql("GRANT INSERT (id) ON ft TO writer; GRANT INSERT ON ft TO other")
         token = session.sql("SELECT gstore_load_begin('ft', 100000)")
         loader = Loader(server)
