@@ -48,16 +48,17 @@ add_list(gstore_emitter *e, Datum array, Oid type, const gstore_emitted *x, uint
 {
 	gquery_program *p = e->program;
 	const uint32	words = (uint32) gstore_stack_words(type);
-	int64		   *to = p->values + p->value_count;
-	int16			length;
-	bool			by_value;
-	char			align;
-	Datum		   *elements;
-	bool		   *nulls;
-	int				n;
+	ArrayType *values = DatumGetArrayTypeP(array); /* of the type, or of one that is read as it */
+	int64	  *to = p->values + p->value_count;
+	int16	   length;
+	bool	   by_value;
+	char	   align;
+	Datum	  *elements;
+	bool	  *nulls;
+	int		   n;
 
 	get_typlenbyvalalign(type, &length, &by_value, &align);
-	deconstruct_array(DatumGetArrayTypeP(array), type, length, by_value, align, &elements, &nulls, &n);
+	deconstruct_array(values, ARR_ELEMTYPE(values), length, by_value, align, &elements, &nulls, &n);
 	*count = 0;
 	*has_null = false;
 	*empty = n == 0;

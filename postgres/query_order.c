@@ -417,6 +417,8 @@ begin_order(ForeignScanState *node, int flags)
 		state->columns = bms_add_member(state->columns, lfirst_int(cell));
 	foreach(cell, (List *) lsecond(plan->fdw_private))
 		state->bare = bms_add_member(state->bare, lfirst_int(cell));
+	/* Conditions see it, too; PostgreSQL sets it in rows that have passed them. */
+	node->ss.ss_ScanTupleSlot->tts_tableOid = RelationGetRelid(node->ss.ss_currentRelation);
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore order",
 										   ALLOCSET_DEFAULT_SIZES);
 	gstore_ahead_init(&state->ahead, start_order, &state->run);

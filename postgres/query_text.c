@@ -244,12 +244,12 @@ compare_texts(const void *left, const void *right, void *program)
 static Datum *
 read_elements(Datum array, int *count, bool *has_null, bool *empty)
 {
-	Datum *elements;
-	bool  *nulls;
-	int	   n;
+	ArrayType *texts = DatumGetArrayTypeP(array); /* of text, varchar or char(n) */
+	Datum	  *elements;
+	bool	  *nulls;
+	int		   n;
 
-	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &elements,
-					  &nulls, &n);
+	deconstruct_array(texts, ARR_ELEMTYPE(texts), -1, false, TYPALIGN_INT, &elements, &nulls, &n);
 	*count = 0;
 	for (int k = 0; k < n; k++)
 		if (!nulls[k])

@@ -232,11 +232,12 @@ units_of(const scan_state *state, const gstore_row_range *s)
 static uint64
 unit_rows_of(const scan_state *state, const reading *r)
 {
-	const Bitmapset *valued = bms_difference(r->all, r->bare);
-	uint64			 rows = PG_UINT32_MAX;
+	Bitmapset *valued = bms_difference(r->all, r->bare);
+	uint64	   rows = PG_UINT32_MAX;
 
 	for (int i = 0; i < state->row_range_count; i++)
 		rows = Min(rows, gstore_rows_at_a_time(&state->row_ranges[i].view, valued));
+	bms_free(valued);
 	return rows;
 }
 

@@ -199,6 +199,10 @@ SET enable_sort = off;
 -- A condition that is the same for all rows is a plan node above the scan.
 SELECT same('SELECT id, i4 FROM q WHERE o > 3 AND EXISTS (SELECT FROM oh WHERE id = 7) ORDER BY i4, id LIMIT 3'), same('SELECT id, i4 FROM q WHERE o > 3 AND NOT EXISTS (SELECT FROM oh WHERE id = 7) ORDER BY i4, id LIMIT 3');
 
+-- A condition on tableoid.
+SELECT place('SELECT id FROM og WHERE tableoid = ''og''::regclass ORDER BY i4, id LIMIT 3') AS place, id FROM og WHERE tableoid = 'og'::regclass ORDER BY i4, id LIMIT 3;
+SELECT count(*) FROM (SELECT FROM og WHERE tableoid <> 'og'::regclass ORDER BY i4 LIMIT 3) r;
+
 -- Columns that came and went.
 ALTER FOREIGN TABLE og ADD COLUMN later int;
 SELECT id, later FROM og ORDER BY later, id LIMIT 2;
