@@ -87,7 +87,8 @@ class Tensor:
     __slots__ = ("dtype", "shape", "data")
 
     def __init__(self, dtype: str, shape: Iterable[int], data: Any):
-        self.dtype, self.shape, self.data = dtype, _integers(shape), memoryview(data).cast("B")
+        view = memoryview(data)
+        self.dtype, self.shape, self.data = dtype, _integers(shape), view.cast("B") if view.nbytes else memoryview(b"")
         if dtype not in TYPES:
             raise ValueError(f'"{dtype}" is no type of tensors: {", ".join(TYPES)}')
         if any(length < 0 for length in self.shape) or prod(self.shape) * TYPES[dtype].bytes != self.data.nbytes:

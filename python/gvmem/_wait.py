@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
 import threading
 import time
 from _thread import allocate_lock, start_new_thread
@@ -20,7 +21,7 @@ _MS_MAX = 2**31 - 1
 
 def run(call: Callable[..., Any], *arguments: Any) -> Any:
     """What call(*arguments) returns or raises; Ctrl-C leaves it."""
-    if threading.get_ident() != threading.main_thread().ident:
+    if threading.get_ident() != threading.main_thread().ident or sys.is_finalizing():  # another thread would not run any more
         return call(*arguments)
     done = allocate_lock()
     outcome: list[tuple[Any, Optional[BaseException]]] = []
@@ -38,7 +39,7 @@ def run(call: Callable[..., Any], *arguments: Any) -> Any:
     done.acquire()
     try:
         start_new_thread(work, ())
-    except RuntimeError:  # the interpreter ends, or the process has too many threads
+    except RuntimeError:  # the process has too many threads
         return call(*arguments)
     try:
         done.acquire()

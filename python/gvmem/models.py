@@ -262,9 +262,17 @@ class Model(Mapping[str, Any]):
 
     def _enter(self, timeout: Optional[float]) -> None:
         lease = self._acquire(timeout)
-        with self._lock:
-            self._begin_locked()
-            self._blocks.append(lease)
+        try:
+            with self._lock:
+                self._begin_locked()
+                self._blocks.append(lease)
+        except BaseException:  # Ctrl-C: there is no block, which would take it away
+            with self._lock:
+                if lease in self._blocks:
+                    self._blocks.remove(lease)
+                self._end_locked()
+            lease.end(None)
+            raise
 
     def _leave(self, stream: Any) -> None:
         with self._lock:

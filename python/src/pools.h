@@ -129,7 +129,8 @@ int pools_alloc_unordered(int device, uint64_t bytes, void *stream, void **out);
  * others then. GVM_E_TIMEOUT: it has work still; it is not waited for. */
 int pools_stream_end(void *stream);
 
-/* For devices whose first block is still to come. What is 0 stays as an earlier call has said. */
+/* For devices whose first block is still to come. What is 0 stays as an earlier call has said; how much is kept and
+ * for how long are one option: the later one counts. */
 void pools_choose(const pools_options *options);
 #endif
 #endif

@@ -53,6 +53,10 @@ def test_model_is_awake_by_a_lease_alone(keeper):
         assert steps > 3
         model.sleep()
         assert not model.awake and keeper.objects()[0].read_leases == 0
+    for _ in interruptions(models.__file__, model.__enter__):
+        assert not model.awake and keeper.objects()[0].read_leases == 0
+    assert keeper.objects()[0].read_leases == 1
+    model.__exit__(None, None, None)
     model.close()
     keeper.drop("/model")
 

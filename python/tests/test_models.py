@@ -987,8 +987,11 @@ def test_ends_well_with_the_interpreter(server, publish):
     done = subprocess.run([sys.executable, "-c", """
 import sys, gvmem, numpy
 from gvmem import models
+class Late:
+    def __del__(self, model=models.attach("/model", keeper=sys.argv[1])): print(model.resident_bytes)
 model = models.attach("/model", keeper=sys.argv[1])
 kept = numpy.asarray(model["x"])
+late = Late()
 print(kept.sum())
-""", server.path], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1000.0\n", "")
+""", server.path], capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"1000.0\n{models.attach('/model', keeper=server.path).resident_bytes}\n", "")

@@ -80,7 +80,8 @@ def test_masked_arrays_are_refused(refused):
 
 
 def test_lengths_are_any_integers(keeper):
-    models.publish({"x": models.Tensor("F32", numpy.array([2, 1]), bytes(8)), "y": models.Tensor("U8", (True,), b"a")}, "/model", keeper=keeper)
+    none = models.Tensor("BF16", (0, 4), numpy.empty((0, 4), "u2"))
+    models.publish({"x": models.Tensor("F32", numpy.array([2, 1]), bytes(8)), "y": models.Tensor("U8", (True,), b"a"), "z": none}, "/model", keeper=keeper)
     model = models.attach("/model", keeper=keeper)
     keeper.drop("/model")
     assert model["x"].shape == (2, 1) and model["y"].shape == (1,)
