@@ -157,7 +157,7 @@ GVM_API GVM_CHECKED gvm_status gvm_buffer_seal(gvm_buffer *buffer);
  * GVM_E_NOSPACE   the device has too little free memory
  * GVM_E_NOMEM     the host has too little free memory
  * GVM_E_IMPORTED  the buffer was imported
- * GVM_E_NOTSUP    the device has no host tier
+ * GVM_E_NOTSUP    the device has no virtual memory management, or tier is GVM_TIER_HOST and it has no host tier
  * GVM_E_LIMIT     the process has too many mappings: use larger chunks
  * GVM_E_ADDRESS   no addresses are left to move chunks through
  *

@@ -3,8 +3,9 @@
  * A keeper is a process (the daemon gvmem-keeper), or a thread of one (gvmem/keeper.h), that owns
  * named objects. An object is a range of device memory of one device; every process that opens it
  * maps it once, at an address that never changes there. The keeper decides which chunks of which
- * object are in device memory; the others are in host memory, which a lease maps at the same address, to be read
- * over the link. So an object may be larger than the device, and all of them together larger still.
+ * object are in the memory of their device; the others are in memory that another device lends, or in host memory, which
+ * a lease maps at the same address, to be read over a link. So an object may be larger than the device, and all of them
+ * together larger still.
  *
  * A process touches an object only while it has a lease:
  *
@@ -41,7 +42,8 @@
  * waits for its answer as long as the keeper's process lives.
  *
  * Names begin with "/" and consist of printable characters, at most GVM_NAME_BYTES_MAX - 1 bytes:
- * "/sales/2026/q3". Access is checked as for files: owner, group, others; execute bits are unused.
+ * "/sales/2026/q3". Access is checked as for files: owner, group, others; execute bits are unused. The keeper's own user and
+ * root may do what the owner of an object may.
  * Read-only access guards against mistakes, not attacks: the driver's file descriptors carry no
  * rights, so a hostile program that may read an object can also write it.
  *
@@ -213,7 +215,7 @@ GVM_API GVM_CHECKED gvm_status gvm_object_open(gvm_client *client, const char *n
 GVM_API void gvm_object_close(gvm_object *object);
 
 /* Takes the name away, as unlink(2): who has the object open keeps it, and its memory is freed when
- * the last of them closes it. Only the owner and the keeper's own user may.
+ * the last of them closes it. Only the owner, the keeper's own user and root may.
  *
  * GVM_E_ABSENT, GVM_E_DENIED, GVM_E_INVALID */
 GVM_API gvm_status gvm_object_drop(gvm_client *client, const char *name);
@@ -287,7 +289,7 @@ GVM_API GVM_CHECKED gvm_status gvm_object_publish(gvm_object *object, const char
 GVM_API GVM_CHECKED gvm_status gvm_object_link(gvm_object *object, const char *name, uint32_t mode,
                                                uint64_t size_bytes);
 
-/* Ends a link. Only the owner of the object and the keeper's own user may.
+/* Ends a link. Only the owner of the object, the keeper's own user and root may.
  *
  * GVM_E_ABSENT, GVM_E_DENIED, GVM_E_INVALID */
 GVM_API gvm_status gvm_object_unlink(gvm_client *client, const char *name);
@@ -370,8 +372,8 @@ typedef struct gvm_lease {
  * GVM_E_NOMEM     GVM_ACQUIRE_CPU: the host budget has no room for what is on the device
  * GVM_E_TIMEOUT   others kept a conflicting lease, or were being moved (GVM_HINT_HOT); or, at once, a write lease on an object with GVM_OBJECT_REGIONS that has
  *                 read leases; or there was no room for that copy, or the keeper does
- *                 not answer; GVM_ACQUIRE_CPU with GVM_TRY: a part is on the device
- *                 GVM_ACQUIRE_CPU over a restricted connection (gvm_client_restrict()), at once: others have leases on the object, and a part is on a device
+ *                 not answer; or GVM_ACQUIRE_CPU with GVM_TRY, and a part is on a device; or GVM_ACQUIRE_CPU over a restricted
+ *                 connection (gvm_client_restrict()), and a part is on a device while others have leases (at once)
  * GVM_E_SEALED    a write lease on a sealed object
  * GVM_E_READONLY  a write lease on an object opened GVM_OPEN_READONLY
  * GVM_E_QUOTA     as for gvm_object_open(): a write lease, any lease on an object with
@@ -567,7 +569,7 @@ GVM_API GVM_CHECKED gvm_status gvm_client_list_chunks(gvm_client *client, const 
  *
  * GVM_E_INVALID  a malformed name, size_bytes is GVM_BYTES_NONE
  * GVM_E_ABSENT   there is no object of that name
- * GVM_E_DENIED   not its owner, nor the keeper's user
+ * GVM_E_DENIED   neither its owner, nor the keeper's own user, nor root
  * GVM_E_NOMEM    the host budget is spent, or the machine has less memory
  * GVM_E_LIMIT    the keeper has no file descriptors left for host memory; or as for
  *                gvm_object_acquire() */
@@ -578,7 +580,7 @@ GVM_API GVM_CHECKED gvm_status gvm_client_evict(gvm_client *client, const char *
  * *freed_bytes may be NULL.
  *
  * GVM_E_INVALID  there is no such device at the keeper
- * GVM_E_DENIED   not the keeper's user */
+ * GVM_E_DENIED   neither the keeper's own user nor root */
 GVM_API GVM_CHECKED gvm_status gvm_client_trim(gvm_client *client, int32_t keeper_device,
                                                uint64_t keep_bytes, uint64_t *freed_bytes);
 
@@ -586,7 +588,7 @@ GVM_API GVM_CHECKED gvm_status gvm_client_trim(gvm_client *client, int32_t keepe
  * cut off, or could not map; 0: nothing; GVM_BYTES_UNLIMITED: no limit. Objects that exist stay.
  *
  * GVM_E_INVALID  quota_bytes is GVM_BYTES_NONE, which is for options
- * GVM_E_DENIED   not the keeper's user
+ * GVM_E_DENIED   neither the keeper's own user nor root
  * GVM_E_LIMIT    65536 users have a quota of their own */
 GVM_API GVM_CHECKED gvm_status gvm_client_set_quota(gvm_client *client, uint32_t uid,
                                                     uint64_t quota_bytes);

@@ -93,8 +93,8 @@ class Buffer(Bytes):
         with gvmem.Buffer(1 << 20, reserve=1 << 40) as buffer:
             x = cupy.asarray(buffer.array("f4"))    # no copy; numpy.asarray() on a software GPU
 
-    The address of a byte never changes. Memory comes in chunks, each of them absent, on the device, or in memory of the host at
-    the same address. len(buffer) is what is reserved, in bytes; buffer[a:b] is an array of bytes.
+    The address of a byte never changes. Memory comes in chunks, each of them absent, on the device, or, at the same address, in
+    memory of another GPU or of the host. len(buffer) is what is reserved, in bytes; buffer[a:b] is an array of bytes.
     """
 
     __slots__ = ()
