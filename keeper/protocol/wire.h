@@ -32,7 +32,7 @@
 #include "keeper/protocol/snapshot.h"
 
 #define GVMI_WIRE_MAGIC 0x70656b6d7667ull /* "gvmkep" */
-/* Raised once between two releases; 0.1.0 had 5, 0.2.0 had 7. */
+/* Above that of the last release: 0.1.0 had 5, 0.2.0 had 7. */
 #define GVMI_WIRE_VERSION 9u
 #define GVMI_WIRE_CHUNKS_MAX 64u /* of one MAP */
 #define GVMI_WIRE_TAIL_BYTES_MAX 4096u
