@@ -99,3 +99,5 @@ REVOKE EXECUTE ON FUNCTION gstore_fdw_queries_reset() FROM PUBLIC;
 
 COMMENT ON FUNCTION gstore_revoke(text)
     IS 'ends a token of gstore_export() or gstore_load_begin(); false: it had ended';
+COMMENT ON VIEW gstore_fdw_chunk_info
+    IS 'revisions of tables in GPU memory: of all databases for members of pg_read_all_stats, else of readable tables';

@@ -97,7 +97,7 @@ CREATE FUNCTION gstore_fdw_revisions(
     AS 'MODULE_PATHNAME', 'gstore_fdw_chunk_info' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE VIEW gstore_fdw_chunk_info AS SELECT * FROM gstore_fdw_revisions();
 COMMENT ON VIEW gstore_fdw_chunk_info
-    IS 'revisions of tables in GPU memory: of all databases for superusers, else of readable tables';
+    IS 'revisions of tables in GPU memory: of all databases for members of pg_read_all_stats, else of readable tables';
 
 CREATE FUNCTION gstore_fdw_keeper_info(
     OUT ready boolean, OUT epoch int, OUT pid int, OUT keeper_pid bigint, OUT socket text,

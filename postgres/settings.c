@@ -125,7 +125,8 @@ gstore_settings_init(void)
 							   PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"gstore_fdw.device_memory", "Memory of each GPU that tables may use.",
-		"0: nine tenths of what is free at start. Without effect if gstore_fdw.keeper is set.",
+		"0: nine tenths of what is free at start, or less, so that there is room for queries and for "
+		"functions in the language plcuda. Without effect if gstore_fdw.keeper is set.",
 		&gstore_device_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"gstore_fdw.host_memory", "Host memory for what does not fit on the GPUs.",
@@ -149,7 +150,8 @@ gstore_settings_init(void)
 		"gstore_fdw.start_timeout", "How long a statement waits for the GPU memory keeper.", NULL,
 		&gstore_start_timeout_s, 30, 0, 3600, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomEnumVariable(
-		"gstore_fdw.readers", "Whose programs may attach tables by token.",
+		"gstore_fdw.readers",
+		"Whose programs may attach tables, and write rows to be loaded, by token.",
 		"\"group\" and \"all\" also move the keeper's socket from the data directory to "
 		"unix_socket_directories.",
 		&gstore_readers, GSTORE_READERS_OWNER, reader_groups, PGC_POSTMASTER, 0, NULL, NULL, NULL);

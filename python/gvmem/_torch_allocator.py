@@ -121,7 +121,8 @@ def use(*, limit: Optional[int] = None, keep: Optional[int] = None, decay: Optio
     """Has all of PyTorch's memory on GPUs come from heaps of gvmem, from now on. Called before the first tensor on a GPU; again, it does nothing.
 
     limit: bytes that a GPU gives at most; None: GVMEM_HEAP_LIMIT, or what there is. keep: bytes of free memory that are kept; None: GVMEM_HEAP_KEEP,
-    or what the last while has needed. decay: seconds for which free memory is kept at least; None: GVMEM_HEAP_DECAY, one second.
+    or what the last while has needed. decay: seconds for which free memory is kept at least; None: GVMEM_HEAP_DECAY, which is in
+    milliseconds, or one second.
 
     The allocator is compiled on first use, in some seconds, and kept in XDG_CACHE_HOME, or ~/.cache. RuntimeError: there is no
     compiler, PyTorch has no CUDA, or has begun to use it.
