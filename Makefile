@@ -18,7 +18,7 @@ build: ## build everything into build/
 
 all: build ## the same: pgxn install calls it, then install, both with PG_CONFIG=
 
-demo: ## build, then show one story: molecules in a PostgreSQL table in GPU memory, searched there by SQL, a C program and Python
+demo: ## build, then show one story: molecules in a PostgreSQL table in GPU memory, searched there by SQL, a C program and Python; then two processes swap models
 	@scripts/demo.sh $(BUILD)
 
 demo-cluster: ## build, then show tables spread over three servers and their GPUs, behind a fourth one
