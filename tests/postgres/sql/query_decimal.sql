@@ -64,7 +64,9 @@ SELECT same('SELECT k, count(*), sum(n), avg(n), min(m), max(m), sum(z), max(pri
 SELECT same('SELECT sum(n * m) FROM q WHERE id < 2000 GROUP BY i2 % 3'), same('SELECT sum(w * 1.5) FROM q WHERE id < 2000'), same('SELECT count(n * z) FROM q');
 -- Lists.
 SET test.ordered = on;
+SET enable_sort = off;
 SELECT same('SELECT id, n FROM q ORDER BY n, id LIMIT 20'), same('SELECT id, n FROM q ORDER BY n DESC, id LIMIT 20'), same('SELECT id, n FROM q ORDER BY n DESC NULLS LAST, m, id LIMIT 20'), same('SELECT id, m FROM q WHERE m > 2.005 ORDER BY m * 2, id LIMIT 20'), same('SELECT id, w FROM q WHERE id < 2000 ORDER BY w, id LIMIT 20 OFFSET 3');
+RESET enable_sort;
 SET test.ordered = off;
 -- Conditions of scans.
 SET test.node = '"GPU Filter":';
@@ -97,7 +99,9 @@ SELECT c, met('n ' || c || ' 7.5'), met('n ' || c || ' ''nan'''), met('n ' || c 
 FROM unnest('{=,<>,<,<=,>,>=,IS DISTINCT FROM}'::text[]) c;
 SELECT same('SELECT min(n), max(n), count(n) FROM q'), same('SELECT k, count(*), max(z) FROM q GROUP BY k'), same('SELECT sum(n) FROM q'), same('SELECT avg(n) FROM q WHERE n < 100'), same('SELECT max(n + 1) FROM q'), same('SELECT max(n * 0) FROM q'), same('SELECT min(-n) FROM q'), met('n - m = 0'), met('n IN (5, ''nan'')');
 SET test.ordered = on;
+SET enable_sort = off;
 SELECT same('SELECT id, n FROM q ORDER BY n DESC NULLS LAST, id LIMIT 5'), same('SELECT id, n FROM q WHERE id > 1990 ORDER BY n, id LIMIT 30');
+RESET enable_sort;
 SET test.ordered = off;
 
 -- bigint has no NaN: that error does not come before a condition which is not for the GPU.

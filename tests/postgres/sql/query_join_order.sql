@@ -1,5 +1,6 @@
 -- The first joined rows in an order on the GPU, beside the same over heaps and without the GPU.
 SET cpu_tuple_cost = 0.0001;
+SET enable_sort = off;
 CREATE TYPE colour AS ENUM ('red', 'green', 'blue');
 CREATE TABLE f_h (id int, k int, k2 int8, d date, x int, y float8, b bool, n numeric(12, 2), u uuid, c colour, s text);
 INSERT INTO f_h SELECT i, CASE WHEN i % 11 <> 0 THEN i % 40 END, i % 7, CASE WHEN i % 9 <> 0 THEN date '2000-01-01' + i % 50 END, i * 7919 % 100, CASE WHEN i % 13 = 0 THEN NULL WHEN i % 64 = 1 THEN 'nan' WHEN i % 64 = 2 THEN '-0' ELSE i % 64 / 8.0 END, i % 3 = 0, nullif(i % 17, 0) * -1.01,

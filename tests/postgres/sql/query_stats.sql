@@ -2,6 +2,7 @@
 SET max_parallel_workers_per_gather = 0;
 SET gstore_fdw.gpu_startup_cost = 0;
 SET gstore_fdw.gpu_instruction_cost = 0;
+SET enable_sort = off;
 CREATE FOREIGN TABLE sq (id int, k int, n numeric(20, 0), v real[] OPTIONS (length '2'), note text) SERVER gstore_fdw;
 INSERT INTO sq SELECT i, i % 10, i, ARRAY[i % 100, i], 'note ' || i FROM generate_series(1, 30000) i;
 INSERT INTO sq VALUES (0, 99, 9000000000000000000);
@@ -130,7 +131,6 @@ ANALYZE sh;
 SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 SET enable_nestloop = off;
-SET enable_sort = off;
 \set unasked 'SELECT CASE x WHEN 1 THEN 1 WHEN 2 THEN (SELECT count(*) FROM sq WHERE k > 5) WHEN 3 THEN (SELECT id FROM sq ORDER BY k DESC, id LIMIT 1) WHEN 4 THEN (SELECT max(length(note)) FROM sq WHERE k = 3 AND note ~ ''1'') WHEN 5 THEN (SELECT count(*) FROM sh JOIN si USING (k)) END FROM generate_series(1, 1) x'
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) :unasked;
 CREATE FUNCTION figures(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$

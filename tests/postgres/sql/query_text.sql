@@ -66,8 +66,10 @@ INSERT INTO ah SELECT x, CASE WHEN x % 3 <> 0 THEN ARRAY[x, NULL] END, CASE WHEN
 INSERT INTO ag SELECT * FROM ah;
 INSERT INTO aa SELECT * FROM ah;
 SET test.tables = 'a';
+SET enable_sort = off;
 SELECT same('SELECT count(a), count(f), count(b), count(j), count(i), count(n), count(r), count(w), count(s) FROM q'), same('SELECT id FROM q WHERE a IS NULL AND f IS NOT NULL AND b IS NULL AND i IS NOT NULL AND w IS NOT NULL AND s IS NULL'), same('SELECT count(*) FROM q WHERE j IS NULL OR n IS NULL'), same('SELECT id % 2, count(n), count(i) FILTER (WHERE w IS NULL) FROM q GROUP BY 1'),
     same('SELECT count(x.a), count(y.b), count(y.n) FROM q x LEFT JOIN q y ON x.id = y.id + 1 AND y.s IS NULL WHERE y.j IS NULL OR y.i IS NOT NULL'), same('SELECT id, a IS NULL FROM q ORDER BY n IS NULL, id LIMIT 3');
+RESET enable_sort;
 -- Not of rows, of which it is asked whether all of their fields are.
 SELECT same('SELECT count(*) FROM q WHERE r IS NULL', NULL), same('SELECT count(q) FROM q', NULL), same('SELECT count(a || 1) FROM q', NULL);
 ALTER FOREIGN TABLE ag ADD COLUMN late int[];
@@ -108,11 +110,13 @@ SET test.tables = 'x';
 SELECT place('SELECT count(*) FROM xg WHERE p LIKE ''%5'''), place('SELECT count(*) FROM xa WHERE p LIKE ''%5'''), place('SELECT count(*) FROM xg WHERE p = repeat(''zip '', 200) || 3'), place('SELECT count(*) FROM xg WHERE p LIKE ''%5'' AND k = 0 AND p LIKE ''short%''');
 SELECT answer('SELECT count(*) FROM xg WHERE p LIKE ''%5''') = answer('SELECT count(*) FROM xh WHERE p LIKE ''%5'''), answer('SELECT count(*) FROM xg WHERE p = repeat(''zip '', 200) || 3') = answer('SELECT count(*) FROM xh WHERE p = repeat(''zip '', 200) || 3');
 -- Lengths.
+SET enable_sort = off;
 SELECT same('SELECT sum(length(t)), sum(octet_length(t)), max(length(c)), max(octet_length(c)), sum(char_length(u)), sum(octet_length(u)), count(length(t)) FROM q'), same('SELECT length(t), count(*) FROM q WHERE length(t) < 5 GROUP BY length(t)'), same('SELECT id FROM q ORDER BY length(t) DESC NULLS LAST, id LIMIT 5');
 -- Wherever conditions are.
 SELECT same('SELECT count(CASE WHEN t LIKE ''a%'' THEN k WHEN v = ''name 3'' THEN 1 END), sum(CASE v WHEN ''name 1'' THEN 10 WHEN ''name 2'' THEN 20 ELSE 1 END), sum(CASE c WHEN ''ab'' THEN 1 ELSE 0 END) FROM q'), same('SELECT count(*) FROM q WHERE coalesce(t = ''abc'', k > 3)'),
     same('SELECT (t LIKE ''a%''), count(*) FROM q GROUP BY 1'), same('SELECT bool_or(t = ''abc''), bool_and(v LIKE ''name%''), count(t = ''a'') FROM q'), same('SELECT k, count(*) FILTER (WHERE t ~~ ''%b%''), sum(k) FROM q WHERE NOT t = ''abc'' GROUP BY k HAVING count(*) > 10'), same('SELECT id, t FROM q WHERE v = ''name 5'' ORDER BY id LIMIT 3'),
     same('SELECT count(*) FROM q a JOIN q b ON a.k = b.id WHERE b.v LIKE ''name%'' AND a.t = ''abc'''), same('SELECT count(*), count(b.id) FROM q a LEFT JOIN q b ON a.k = b.id AND b.t <> '''' WHERE b.v IS NULL OR b.v LIKE ''%5'''), same('SELECT count(*) FROM q a WHERE NOT EXISTS (SELECT FROM q b WHERE a.k = b.id AND b.t LIKE ''a%'')');
+RESET enable_sort;
 PREPARE x_pattern (text) AS SELECT count(*) FROM xg WHERE t LIKE $1;
 SET plan_cache_mode = force_generic_plan;
 EXPLAIN (COSTS OFF) EXECUTE x_pattern('a%');
