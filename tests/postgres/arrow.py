@@ -7,7 +7,6 @@ handle; what they mean is decided here, by Arrow's columnar format and docs/gsto
 import json
 import os
 import random
-import shlex
 import struct
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import traceback
 import attach
 import private
 from attach import export
-from private import BUILD, PROJECT, Failed, Server, SqlError, expect
+from private import BUILD, Failed, Server, SqlError, expect
 
 HEAD_BYTES, COLUMN_BYTES = 64, 192
 ROUNDS = 12
@@ -388,16 +387,6 @@ class Bytes:
         expect(s.sql("SELECT encode(convert_to(rpad(c, 4), 'LATIN1'), 'hex') FROM ft", database="latin"), "eb202020", "character in SQL")
 
 
-def build_probe():
-    (BUILD / "postgres-run").mkdir(exist_ok=True)
-    command = [
-        *shlex.split(os.environ.get("CC", "cc")), "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", f"-I{PROJECT}", f"-I{PROJECT}/include",
-        str(PROJECT / "tests/postgres/arrow_probe.c"), "-o", str(BUILD / "postgres-run/arrow_probe"),
-        f"-L{BUILD}", "-lgvmem", f"-Wl,-rpath,{BUILD}",
-    ]
-    subprocess.run(command, check=True)
-
-
 def main():
     why = private.why_not()
     if why:
@@ -406,7 +395,7 @@ def main():
     wanted = sys.argv[1:]
     names = [name for name, value in vars(Bytes).items() if callable(value) and (not wanted or name in wanted)]
     print(f"1..{len(names)}", flush=True)
-    build_probe()
+    private.build_probe("arrow_probe")
     server, code = Server("arrow"), 0
     for number, name in enumerate(names, 1):
         try:

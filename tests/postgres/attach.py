@@ -14,7 +14,7 @@ import traceback
 import private
 import uniform
 from attached import (
-    OTHER_USER, Probe, build_probe, expect_same, expect_same_revision, export, fill, links, object_names, objects, other_user, show, spying, tool,
+    OTHER_USER, Probe, expect_same, expect_same_revision, export, fill, links, object_names, objects, other_user, show, spying, tool,
 )
 from private import BUILD, Failed, Server, SqlError, expect
 
@@ -910,7 +910,7 @@ def main():
         names = [name for name, value in vars(cls).items() if callable(value) and name not in ("is_attached", "wait_stale", "chunk_sizes")]
         groups.append((cls, [name for name in names if not wanted or name in wanted]))
     print(f"1..{sum(len(names) for _, names in groups)}", flush=True)
-    build_probe()
+    private.build_probe("attach_probe")
     number, code = 0, 0
     for cls, names in groups:
         server = Server("attach", *cls.settings) if names else None

@@ -1,11 +1,9 @@
 """Programs that read tables in GPU memory by token, for attach.py."""
 import json
-import os
-import shlex
 import subprocess
 
 import private
-from private import BUILD, PROJECT, Failed, expect
+from private import BUILD, Failed, expect
 
 OTHER_USER = 65533  # who is not in the list of users: nobody may be the server's
 
@@ -39,16 +37,6 @@ class Probe:
     def close(self):
         self.process.stdin.close()
         expect(self.process.wait(), 0, "the probe's exit status")
-
-
-def build_probe():
-    (BUILD / "postgres-run").mkdir(exist_ok=True)
-    command = [
-        *shlex.split(os.environ.get("CC", "cc")), "-std=c11", "-Wall", "-Wextra", f"-I{PROJECT}/include",
-        str(PROJECT / "tests/postgres/attach_probe.c"), "-o", str(BUILD / "postgres-run/attach_probe"),
-        f"-L{BUILD}", "-lgvmem", f"-Wl,-rpath,{BUILD}",
-    ]
-    subprocess.run(command, check=True)
 
 
 def export(server, table="ft"):

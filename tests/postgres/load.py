@@ -812,7 +812,7 @@ class Lost:
 def main():
     if not cases.private.why_not():
         build_probe()
-        arrow.build_probe()
+        cases.private.build_probe("arrow_probe")
     try:
         return cases.main()
     finally:

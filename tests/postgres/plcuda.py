@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 from cases import Skipped, expect_usable, fill, group, main  # noqa: E402
-from private import BUILD, PROJECT, Failed, Server, SqlError, as_owner, expect, pg_config, wait_until  # noqa: E402
+from private import BUILD, PROJECT, Failed, Server, SqlError, as_owner, build_probe, expect, pg_config, wait_until  # noqa: E402
 
 SOFT = os.environ.get("GVMEM_DRIVER") != "cuda"  # else some cases are left out
 ROWS = 1000
@@ -629,7 +629,7 @@ if (arg1.value > 0)
 
     def a_workers_connection_opens_what_tokens_lead_to_and_nothing_else(self, server):
         """Not used by the worker before its first call with a table: so it can be tried here."""
-        from attach import Probe, build_probe
+        from attach import Probe
 
         prepare(server)
         define(server, "plain", "int", "int", "\n#plcuda_begin\n*retval = arg1;\n#plcuda_end\n")
@@ -638,7 +638,7 @@ if (arg1.value > 0)
         session = server.session()
         session.sql("SELECT plain(1)")
         (worker,) = wait_workers(1, session.pid)
-        build_probe()
+        build_probe("attach_probe")
         probe = Probe(server)
         expect(probe.ask("adopt", f"{worker}:5"), "GVM_OK", "adopting")
         objects = server.sql("SELECT database_oid, table_oid FROM (SELECT oid AS database_oid FROM pg_database WHERE datname = current_database()) d, (SELECT 'ft'::regclass::oid AS table_oid) t").replace("|", "/")

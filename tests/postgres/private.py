@@ -6,6 +6,7 @@ it ends of: guard.sh waits for the end of file on a pipe that only the program w
 import contextlib
 import copy
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -47,6 +48,19 @@ def as_owner(command):
 
 def pg_config(option):
     return subprocess.run([os.environ.get("PG_CONFIG", "pg_config"), option], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def build_probe(name):
+    """A program of tests/postgres. It is put in its place whole: other tests build and run it at the same time."""
+    path = BUILD / "postgres-run" / name
+    path.parent.mkdir(exist_ok=True)
+    made = f"{path}.{os.getpid()}"
+    command = [
+        *shlex.split(os.environ.get("CC", "cc")), "-std=gnu11", "-Wall", "-Wextra", f"-I{PROJECT}", f"-I{PROJECT}/include",
+        str(PROJECT / f"tests/postgres/{name}.c"), "-o", made, f"-L{BUILD}", "-lgvmem", f"-Wl,-rpath,{BUILD}",
+    ]
+    subprocess.run(command, check=True)
+    os.replace(made, path)
 
 
 def why_not():

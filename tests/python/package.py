@@ -58,7 +58,7 @@ def build(python):
             native.write_text(text)
             run("meson", "setup", *(["--wipe"] if there else []), f"-Dpython.purelibdir={SITE}", f"-Dpython.platlibdir={SITE}",
                 "-Dwerror=true", "--native-file", str(native), str(PLACE), str(PROJECT / "python"))
-        run("meson", "install", "-C", str(PLACE), "--quiet")
+        run("meson", "install", "-C", str(PLACE), "--quiet", "--only-changed")  # what is there, others use meanwhile
 
 
 def environment():
