@@ -934,7 +934,7 @@ class Queue:
         fill(server, 1000)
         session = self._patient(server)
         with self._busy(server):
-            session.sql("SET statement_timeout = '10ms';" + "SELECT sum(id) FROM ft;" * 300 + "SET statement_timeout = '60s'")
+            session.sql("SET LOCAL statement_timeout = '10ms' \\; SELECT sum(id) FROM ft;" * 300)
             session.begin("SELECT sum(id) FROM ft")
         expect(session.finish(), "500500", "what came last")
         session.close()

@@ -15,7 +15,7 @@ import time
 sys.dont_write_bytecode = True
 from cases import count, expect_usable, fill, group, main  # noqa: E402
 from executor_client import other_server  # noqa: E402
-from private import BUILD, START_S, Failed, expect  # noqa: E402
+from private import BUILD, START_S, Failed, expect, wait_until  # noqa: E402
 
 MAKE = "CREATE FOREIGN TABLE {} (id int) SERVER gstore_fdw OPTIONS (source '{}'); INSERT INTO {} VALUES (0)"
 LOADERS = "SELECT {} FROM pg_stat_activity a JOIN pg_locks l USING (pid) WHERE backend_type = 'gstore_fdw loader' AND mode = 'ShareUpdateExclusiveLock' AND wait_event = 'PgSleep'"
@@ -43,6 +43,18 @@ def restart(server, keeper=True):
     server.start()
     if keeper:
         server.wait_for("SELECT ready FROM gstore_fdw_keeper_info LIMIT 1")
+
+
+def wait_recorded(server, *tables):
+    """Until the file of tables with rows names these, and no others."""
+    path = server.folder / "data/gstore.tables"
+    names = [struct.pack("=I", int(server.sql(f"SELECT '{table}'::regclass::oid"))) for table in tables]
+
+    def is_so():
+        record = path.read_bytes() if path.exists() else bytes(8)
+        return struct.unpack_from("=I", record, 4)[0] == len(names) and all(name in record for name in names)
+
+    wait_until(f"the server has recorded {tables}", is_so)
 
 
 def stepping_clock(back):
@@ -134,7 +146,7 @@ class Lost:
             server.sql("CREATE FOREIGN TABLE undone (id int) SERVER gstore_fdw")
             server.sql("BEGIN; INSERT INTO undone VALUES (1); ROLLBACK; DROP FOREIGN TABLE dropped")
             server.wait_for("SELECT count(*) FROM gstore_fdw_chunk_info", "1")
-            time.sleep(1.5)  # the file is written after that
+            wait_recorded(server, "ft")
             server.sql("ANALYZE ft")
             before = server.log().count("1 table in GPU memory has lost its rows")
             lose(server)
@@ -302,7 +314,7 @@ class Source:
         )
         server.sql("INSERT INTO first VALUES (0); INSERT INTO second VALUES (0); INSERT INTO plain VALUES (0); INSERT INTO emptied VALUES (0); TRUNCATE emptied")
         server.wait_for("SELECT count(*) FROM gstore_fdw_chunk_info", "3")
-        time.sleep(1.5)
+        wait_recorded(server, "first", "second", "plain")
         for lose in (restart, terminate, lambda server: server.kill_and_wait(server.keeper_pid())):
             loaded = 'loaded 1000 rows into table "public.first" in GPU memory of database "postgres" from its source'
             before = server.log().count(loaded)
@@ -578,7 +590,9 @@ class Source:
         server.sql("ALTER DATABASE postgres SET statement_timeout = '3s'")
         server.sql(MAKE.format("ft", "SELECT 7 FROM pg_sleep(4)", "ft"))
         terminate(server)
+        server.environ["PGOPTIONS"] = "-c statement_timeout=0"  # of what waits for it
         server.wait_for("SELECT sum(id) FROM ft", "7")
+        del server.environ["PGOPTIONS"]
         server.sql("ALTER DATABASE postgres RESET statement_timeout; DROP FOREIGN TABLE ft")
 
     def clock_that_steps_back_delays_no_load(self, _):

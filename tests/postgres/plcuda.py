@@ -288,11 +288,9 @@ class Workers:
         prepare(server)
         session = server.session()
         for setting in ("statement_timeout", "plcuda.time_limit"):
-            session.sql(f"SET {setting} = '300ms'")
             start = time.monotonic()
-            expect(session.sql(caught("PERFORM endless(1)")), "57014", setting)
+            expect(session.sql(f"SET LOCAL {setting} = '300ms' \\; " + caught("PERFORM endless(1)")), "57014", setting)
             expect(time.monotonic() - start < 3, True, "it ends at once")
-            session.sql(f"RESET {setting}")
             expect_total(session, f"after {setting}")
         session.begin(caught("PERFORM endless(1)"))
         wait_workers(1, session.pid)
@@ -725,9 +723,7 @@ class One:
         prepare(server)
         session = server.session()
         for _ in range(20):
-            session.sql("SET statement_timeout = '50ms'")
-            expect(session.sql(caught("PERFORM endless(1)")), "57014", "SQLSTATE")
-            session.sql("RESET statement_timeout")
+            expect(session.sql("SET LOCAL statement_timeout = '50ms' \\; " + caught("PERFORM endless(1)")), "57014", "SQLSTATE")
             expect_total(session, "at once")
         expect(server.error("SELECT total('ft')"), "53400", "another session")
         session.close()

@@ -230,9 +230,7 @@ SET gstore_fdw.gpu_query_memory = '1MB';
 SELECT place('SELECT k, count(*) FROM qm GROUP BY k') ~ '^by the local plan: ' AS local, count(*), sum(c) FROM (SELECT k, count(*) AS c FROM qm GROUP BY k) s;
 RESET gstore_fdw.gpu_query_memory;
 -- A time limit ends a query, and the next one runs.
-SET statement_timeout = '20ms';
-SELECT count(*) FROM (SELECT k, sum(v), max(k * 1.5::float8), count(v % 7) FROM qm GROUP BY k) s;
-RESET statement_timeout;
+SET LOCAL statement_timeout = '20ms' \; SELECT count(*) FROM (SELECT k, sum(v), max(k * 1.5::float8), count(v % 7) FROM qm GROUP BY k) s;
 SELECT place('SELECT sum(v) FROM qm'), sum(v) FROM qm;
 DROP FOREIGN TABLE qm;
 

@@ -207,9 +207,7 @@ INSERT INTO a_a (k, said) VALUES (31, 'so'), (32, NULL);
 INSERT INTO a_h (k, said) VALUES (31, 'so'), (32, NULL);
 SELECT same_join('SELECT f.id, a.said, f.s FROM f@ f JOIN a@ a ON f.k = a.k');
 -- It ends with its statement.
-SET statement_timeout = '300ms';
-SELECT count(*) FROM (SELECT l.v, r.v, m.v FROM r_g l JOIN r_g r ON l.k = r.k JOIN r_g m ON r.k = m.k OFFSET 0) j;
-RESET statement_timeout;
+SET LOCAL statement_timeout = '300ms' \; SELECT count(*) FROM (SELECT l.v, r.v, m.v FROM r_g l JOIN r_g r ON l.k = r.k JOIN r_g m ON r.k = m.k OFFSET 0) j;
 SELECT same_join('SELECT f.id, name FROM f@ f JOIN a@ a ON f.k = a.k');
 -- A cursor goes on as it began, whatever is set meanwhile: one row has 60,000 matches, for which there would be no room now.
 BEGIN;
