@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 verb=${1:-}
 programs='initdb pg_basebackup pg_controldata pg_ctl pg_dump pg_dumpall pg_resetwal pg_restore pg_upgrade pgbench postgres psql vacuumdb'
 pg_config=${PG_CONFIG:-pg_config}
+export PGCTLTIMEOUT="${PGCTLTIMEOUT:-300}" # seconds, for a busy machine
 
 as_owner() { scripts/pg-owner.sh "$@"; }
 

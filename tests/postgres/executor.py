@@ -50,6 +50,7 @@ from executor_client import (  # noqa: E402
     expect_verb,
     fill,
     fill_hashes,
+    has_begun,
     op,
     other_server,
     run_again,
@@ -559,12 +560,6 @@ def slow_modules(takes_s):
         }}"""
     subprocess.run(command, input=source, text=True, check=True)
     return str(library)
-
-
-def has_begun(pid):
-    """Whether an executor has begun with a backend's query."""
-    windows = [path.read_bytes() for path in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(path).startswith("/memfd:gstore ")]
-    return any(Window.from_buffer_copy(window).begun for window in windows if window)
 
 
 def counted(server, counter):

@@ -14,7 +14,7 @@ import time
 
 sys.dont_write_bytecode = True
 from cases import group, main  # noqa: E402
-from executor_client import ID, K, PLANNED, Client, N, Span, aggregate, executor_pid, executor_pids, expect_verb, fill, op, other_server, signed, wait_until, write_inner  # noqa: E402
+from executor_client import ID, K, PLANNED, Client, N, Span, aggregate, executor_pid, executor_pids, expect_verb, fill, has_begun, op, other_server, signed, wait_until, write_inner  # noqa: E402
 from private import expect  # noqa: E402
 
 ROWS_MAX = N["GQUERY_BATCH_ROWS_MAX"]
@@ -209,7 +209,7 @@ class Statements:
             server.sql("SELECT gstore_fdw_queries_reset()")
             session.begin(text)
             server.wait_for("SELECT sum(queries) = 1 FROM gstore_fdw_queries")
-            time.sleep(0.3)  # it has begun with the next one, which takes seconds
+            wait_until("it has begun with the next one, which takes seconds", lambda: has_begun(session.pid))
             os.kill(executor_pid(server), signal.SIGKILL)
             expect(session.finish().splitlines(), right, "the result")
             expect((counted(server, "queries"), counted(server, "executor_lost")), (1, 1), "batches on the GPU, and lost ones")

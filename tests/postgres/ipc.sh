@@ -39,6 +39,13 @@ until_true() { # QUERY, for 20 s
     done
     return 1
 }
+gone() { # HANDLE: it does not open any more, within 20 s
+    for _ in $(seq 200); do
+        "$private/probe" show "$1" >/dev/null 2>&1 || return 0
+        sleep 0.1
+    done
+    return 1
+}
 
 # shellcheck disable=SC2086
 ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -O1 -I"$project" -I"$project/include" "$here/ipc_probe.c" -o "$private/probe" \
@@ -95,8 +102,7 @@ sql -c 'DELETE FROM t WHERE a % 2 = 0' -c 'SELECT pg_sleep(1.5)' >/dev/null
 ok 'handle_of_an_old_revision_holds_while_a_snapshot_sees_it'
 exec 8>&-
 wait "$session"
-until_true "SELECT count(*) = 1 FROM gstore_fdw_chunk_info" && sql -c 'SELECT pg_sleep(1.5)' >/dev/null
-! "$private/probe" show "$old" >/dev/null 2>&1
+until_true "SELECT count(*) = 1 FROM gstore_fdw_chunk_info" && gone "$old"
 ok 'copy_of_an_old_revision_goes_with_it'
 
 # Revoked: nobody gets the handle any more, and the copy goes when no transaction knows it.
@@ -111,7 +117,7 @@ sql -c "SELECT gstore_revoke_all('t')" -c 'SELECT pg_sleep(1.5)' >/dev/null
 ok 'copy_revoked_stays_while_a_transaction_knows_it'
 exec 8>&-
 wait "$session"
-until_true "SELECT sum(device_copies) = 0 FROM gstore_fdw_keeper_info" && ! "$private/probe" show "$old" >/dev/null 2>&1
+until_true "SELECT sum(device_copies) = 0 FROM gstore_fdw_keeper_info" && gone "$old"
 ok 'copy_revoked_goes_with_the_transaction'
 for statement in 'REVOKE SELECT ON t FROM pg_monitor' 'DROP OWNED BY ipc_owner' 'DROP FOREIGN TABLE t_dropped'; do
     sql -c 'CREATE FOREIGN TABLE t_dropped (a int) SERVER gstore_fdw' -c 'INSERT INTO t_dropped VALUES (1)' \
@@ -119,8 +125,8 @@ for statement in 'REVOKE SELECT ON t FROM pg_monitor' 'DROP OWNED BY ipc_owner' 
     old=$(handle t) dropped=$(handle t_dropped)
     case $statement in *dropped) old=$dropped ;; esac
     "$private/probe" show "$old" >/dev/null 2>&1 || break
-    sql -c "$statement" -c 'SELECT pg_sleep(2.5)' >/dev/null
-    "$private/probe" show "$old" >/dev/null 2>&1 && break
+    sql -c "$statement"
+    gone "$old" || break
     ended=$statement
     sql -c 'DROP FOREIGN TABLE IF EXISTS t_dropped' -c 'DROP OWNED BY ipc_owner' -c 'DROP ROLE ipc_owner' 2>>"$private/out"
 done
@@ -142,8 +148,7 @@ sql -c 'SELECT pg_sleep(1.5)' >/dev/null
 kept=$?
 exec 8>&-
 wait "$session"
-for _ in $(seq 200); do "$private/probe" show "$old" >/dev/null 2>&1 || break; sleep 0.1; done
-[ "$old" != "$new" ] && [ $kept -eq 0 ] && ! "$private/probe" show "$old" >/dev/null 2>&1 &&
+[ "$old" != "$new" ] && [ $kept -eq 0 ] && gone "$old" &&
     same_rows "$(handle t_altered)" 'SELECT * FROM t_altered' && [ "$(handle t_altered)" = "$new" ]
 ok 'copy_from_before_an_alter_is_replaced_and_goes_with_the_last_transaction'
 sql -c 'DROP FOREIGN TABLE t_altered'
@@ -199,7 +204,11 @@ ok 'last_byte_is_within_the_memory'
 ok 'handle_with_other_bytes_does_no_harm'
 exec 7>&- 6<&-
 wait "$probe"
-sql -c 'SELECT pg_sleep(5)' >/dev/null # until the keeper has closed what it had open
-[ "$(sqlstate "SELECT lo_import_gpu(0, '\\x$memory', 0, 1)")" = 'ERROR:  22023' ] && [ "$(sql -c 'SELECT 1')" = 1 ]
+for _ in 1 2 3 4 5; do # the keeper closes what it has open, unless it is asked for it again sooner
+    sleep 5
+    state=$(sqlstate "SELECT lo_import_gpu(0, '\\x$memory', 0, 1)")
+    [ "$state" = 'ERROR:  22023' ] && break
+done
+[ "$state" = 'ERROR:  22023' ] && [ "$(sql -c 'SELECT 1')" = 1 ]
 ok 'handle_of_a_program_that_ended_is_refused'
 exit "$code"

@@ -86,6 +86,7 @@ class Server:
         )
         self.environ = {**os.environ, "BUILD": str(BUILD)}
         self.environ.setdefault("GVMEM_SOFTGPU", f"devices=2,peers=1,memory=4GiB,sms=2,instance={self.folder.name}")
+        self.environ.setdefault("PGCTLTIMEOUT", "300")  # seconds
         self.start(*(setting.replace("FOLDER", str(self.folder)) for setting in settings))
         self.bin = str(self.folder / "root") + pg_config("--bindir")
         self.environ.update(PGHOST=str(self.folder / "run"), PGUSER="postgres", PGDATABASE="postgres")

@@ -77,7 +77,7 @@ def compilers(server):
     return found
 
 
-@group()
+@group("autovacuum=off")
 class Shares:
     def queries_of_all_roles_have_one_token(self, s):
         fill(s)
@@ -339,7 +339,7 @@ class Privileges:
         finally:
             os.kill(worker, signal.SIGCONT)
         expect(other.error(), "55P03", "an export that has waited for the join's")
-        expect(s.sql(f"SELECT wait_event_type FROM pg_stat_activity WHERE pid = {reader.pid}"), "Lock", "the join meanwhile")
+        s.wait_for(f"SELECT wait_event_type FROM pg_stat_activity WHERE pid = {reader.pid}", "Lock")  # the join meanwhile
         s.sql(f"SELECT pg_cancel_backend({granting.pid})")
         granting.finish()
         expect(len(reader.finish().split()), 20000 - 10, "rows after")
