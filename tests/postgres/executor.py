@@ -780,7 +780,9 @@ class Life:
         keeper = server.keeper_pid()
         with Client(server) as client:
             client.run(self.token, self.ROWS, sums(0))
-        wait_until("the connection is closed", lambda: len(executor_pids(server)) == 1)
+            pid = executor_pid(server)
+            opened = len(descriptors(pid))
+        wait_until("the connection is closed", lambda: len(descriptors(pid)) < opened)
         before = len(descriptors(keeper))
         for _ in range(3):
             client = Client(server)

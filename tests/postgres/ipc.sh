@@ -79,7 +79,8 @@ sql -c 'DELETE FROM u WHERE a % 5 = 1' -c 'ALTER FOREIGN TABLE u ADD late bit(3)
 same_rows "$(handle u)" 'SELECT * FROM u'
 ok 'handle_of_columns_of_one_length_with_dead_rows_has_the_others'
 sql -c 'DROP FOREIGN TABLE u'
-[ "$(handle t)" = "$(handle t)" ]
+old=$(handle t)
+[ ${#old} = 128 ] && [ "$(handle t)" = "$old" ]
 ok 'handle_of_a_revision_is_made_once'
 sql -c 'INSERT INTO t VALUES (-2)'
 for i in 1 2 3 4; do handle t >"$private/handle.$i" & callers="${callers:-} $!"; done
@@ -200,7 +201,8 @@ ok 'ranges_beyond_the_memory_are_refused_and_change_nothing'
 [ "$(sql -c "SELECT lo_import_gpu(0, '\\x$memory', $((size - 1)), 1, 7779)" -c 'SELECT octet_length(lo_get(7779))')" = "7779
 1" ]
 ok 'last_byte_is_within_the_memory'
-[ "$(sqlstate "SELECT lo_import_gpu(0, '\\x${memory%????}0000', 0, 1)")" != "$(sqlstate "SELECT 1")" ] && [ "$(sql -c 'SELECT 1')" = 1 ]
+state=$(sqlstate "SELECT lo_import_gpu(0, '\\xffff${memory#????}', 0, 1)")
+case $state in 'ERROR:  '?????) ! grep -q 'terminated by signal' "$private/log" ;; *) false ;; esac
 ok 'handle_with_other_bytes_does_no_harm'
 exec 7>&- 6<&-
 wait "$probe"

@@ -94,18 +94,21 @@ def main():
         start = len(server.log())
         postmaster = int((server.folder / "data/postmaster.pid").read_text().split()[0])
         begun, own, runs, statements = processor_s(postmaster), 0.0, 0, 0
-        dead = None
+        dead = unsent = None
         while not dead and processor_s(postmaster) - begun + own < options.seconds:
             before = os.times()
             command = ["sqlsmith", "--exclude-catalog", f"--seed={options.seed + runs}", f"--max-queries={BATCH}", f"--target=host={server.environ['PGHOST']} user=postgres dbname=postgres"]
             done = subprocess.run(command, capture_output=True, text=True, env=server.environ, timeout=3600)
             after = os.times()
             own += after.children_user + after.children_system - before.children_user - before.children_system
-            runs, statements = runs + 1, statements + BATCH
             try:
                 server.sql("SELECT count(*) FROM plain")
             except private.SqlError as error:
                 dead = f"{error}; sqlsmith: {done.stderr[-500:]}"
+            if done.returncode and not dead:
+                unsent = f"sqlsmith has ended with {done.returncode}: {done.stderr[-500:]}"
+                break
+            runs, statements = runs + 1, statements + BATCH
             # Tables that have become large, or are without rows, say less.
             if not dead:
                 for table in ("parted", "parent", "heap"):
@@ -114,7 +117,9 @@ def main():
         log = server.log()[start:]
         errors = errors_of(log)
         ours = [error for error in errors if Path(error[2]).name in OURS or "gstore" in error[2]]
-        print(f"{'not ok' if ours else 'ok'} 1 - no internal error of {statements} statements")
+        print(f"{'not ok' if ours or unsent else 'ok'} 1 - no internal error of {statements} statements")
+        if unsent:
+            print("# " + "\n# ".join(unsent.splitlines()))
         for state, message, place in ours[:20]:
             print(f"# {state} {place}: {message}")
         if ours:
@@ -129,7 +134,7 @@ def main():
         print(f"# {runs} runs, {processor_s(postmaster) - begun + own:.0f} s of processor time; errors: " + ", ".join(f"{s} {n}" for s, n in states.most_common()))
         for message, n in collections.Counter(f"{e[0]} {e[2]} {e[1][:80]}" for e in errors).most_common(10):
             print(f"# {n} times: {message}")
-        return bool(ours or ended)
+        return bool(ours or unsent or ended)
     finally:
         server.end()
 
