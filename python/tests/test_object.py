@@ -443,8 +443,9 @@ class Alarm(Exception): pass
 def ring(*_): raise Alarm
 signal.signal(signal.SIGALRM, ring)
 obj = keeper.open("/alarm")
-signal.setitimer(signal.ITIMER_REAL, 0.2)
-try: obj.write()
+try:
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    obj.write()
 except Alarm: say("rung")
 wait()
 with obj.write(timeout=5): say("granted")

@@ -233,10 +233,10 @@ flags) # each option has an effect that can be seen (--ready-fd: all of them; -V
     [ "$(figure device budget_bytes)" = $((64 * mib)) ] || fail '--device-budget'
     [ "$(figure keeper host_budget_bytes)" = $((200 * mib)) ] || fail '--host-budget'
     stop TERM 0
-    start -s "$socket" -d 0 -b 64M -B 200M -a 10M -k 4M -q 60M --trace "$folder/trace" --clients 2
+    start -s "$socket" -d 0 -b 64M -B 200M -a 10M -k 4M -q 60M --trace "$folder/trace" --clients 3
     hold || fail "the holder: $(cat "$folder/holder")"
     is keeper host_free_bytes $((10 * mib))
-    # It is one client, and the figures above were another's.
+    # It is one client, and one that has gone counts until the keeper sees that.
     "$gvmem" keeper status -s "$socket" >"$folder/out" || fail 'two clients'
     "$test_holder" "$socket" 2>"$folder/refused" >"$folder/out" && fail 'the name is taken'
     end_holder
@@ -300,9 +300,10 @@ flags) # each option has an effect that can be seen (--ready-fd: all of them; -V
     start -s "$socket" -d 0 -b 64M -B 64M -l 200M
     is device budget_bytes $((56 * mib))
     hold || fail "the holder: $(cat "$folder/holder")"
-    "$keeper" -s "$folder/second.sock" -d 0 -b 128M -B 64M >"$folder/second" 2>&1 4>&- &
+    mkfifo "$folder/second.ready"
+    "$keeper" -s "$folder/second.sock" -d 0 -b 128M -B 64M --ready-fd 3 >"$folder/second" 2>&1 3>"$folder/second.ready" 4>&- &
     second=$!
-    until [ -S "$folder/second.sock" ]; do sleep 0.05; done
+    IFS= read -r ready <"$folder/second.ready" || fail 'the second one is not ready'
     first=$socket
     first_holder=$holder
     socket=$folder/second.sock

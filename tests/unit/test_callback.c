@@ -218,6 +218,11 @@ static bool is_one_inside(void)
     return atomic_load(&inside) == 1;
 }
 
+static bool was_one_inside(void)
+{
+    return atomic_load(&inside_max) > 0;
+}
+
 static bool are_two_inside(void)
 {
     return atomic_load(&inside) == 2;
@@ -627,7 +632,7 @@ static int close_during_calls(void *arg)
 
     (void)arg;
     CHILD_EXPECT(start_with(2, 10000, 0));
-    CHILD_EXPECT(start_callers(adders, THREADS, ADD, 20000) &&
+    CHILD_EXPECT(start_callers(adders, THREADS, ADD, 20000) && comes_true(was_one_inside) &&
                  start_callers(joiners, THREADS, COLLECT, 20000) &&
                  start_callers(noters, THREADS, NOTE, 20000));
     pause_ms(20);

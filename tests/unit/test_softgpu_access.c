@@ -85,6 +85,8 @@ static int begin(const char *keys, CUmemLocationType where)
 }
 
 #define GAP "gap_us=50000"
+/* What is to be met by it reads meanwhile, also on a busy machine. */
+#define LONG_GAP "gap_us=500000"
 
 static bool wait_for_out(uint32_t value)
 {
@@ -154,7 +156,7 @@ static int watched_ill(int access)
 static int lose_writing(void *arg)
 {
     (void)arg;
-    CHILD_EXPECT(begin(GAP, CU_MEM_LOCATION_TYPE_DEVICE) == 0);
+    CHILD_EXPECT(begin(LONG_GAP, CU_MEM_LOCATION_TYPE_DEVICE) == 0);
     CHILD_EXPECT(watch(0, 0, 1) == 0);
     CHILD_EXPECT(give(0, 0, CHUNKS, READ) == CUDA_SUCCESS);
     return watched_ill(READ);
@@ -163,7 +165,7 @@ static int lose_writing(void *arg)
 static int gain_writing(void *arg)
 {
     (void)arg;
-    CHILD_EXPECT(begin(GAP, CU_MEM_LOCATION_TYPE_DEVICE) == 0);
+    CHILD_EXPECT(begin(LONG_GAP, CU_MEM_LOCATION_TYPE_DEVICE) == 0);
     CHILD_EXPECT(give(0, 0, 2, READ) == CUDA_SUCCESS);
     CHILD_EXPECT(watch(0, 0, 1) == 0);
     CHILD_EXPECT(give(0, 0, CHUNKS, WRITE) == CUDA_SUCCESS);
@@ -179,11 +181,14 @@ static int change_under_a_wait(void *arg)
     CUstream stream;
 
     (void)arg;
-    CHILD_EXPECT(begin(GAP, CU_MEM_LOCATION_TYPE_DEVICE) == 0);
+    end_child_after(60);
+    CHILD_EXPECT(begin(LONG_GAP, CU_MEM_LOCATION_TYPE_DEVICE) == 0);
     CHILD_EXPECT(gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuStreamWriteValue32(stream, (uintptr_t)&fixture.words[1], 1, 0) ==
+                 CUDA_SUCCESS);
     CHILD_EXPECT(gvmi_cu->cuStreamWaitValue32(stream, fixture.range, 7, CU_STREAM_WAIT_VALUE_EQ) ==
                  CUDA_SUCCESS);
-    pause_ms(20);
+    CHILD_EXPECT(wait_for_out(1));
     CHILD_EXPECT(gvmi_cu->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
     CHILD_EXPECT(give(0, 0, 1, READ) == CUDA_SUCCESS);
     CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -269,7 +274,7 @@ static int change_for_both_devices(void *arg)
     };
 
     (void)arg;
-    CHILD_EXPECT(begin("devices=2," GAP, CU_MEM_LOCATION_TYPE_DEVICE) == 0);
+    CHILD_EXPECT(begin("devices=2," LONG_GAP, CU_MEM_LOCATION_TYPE_DEVICE) == 0);
     CHILD_EXPECT(give(1, 0, CHUNKS, WRITE) == CUDA_SUCCESS);
     CHILD_EXPECT(watch(1, 0, CHUNKS) == 0);
     CHILD_EXPECT(gvmi_cu->cuMemSetAccess(fixture.range, CHUNKS * CHUNK, both, 2) == CUDA_SUCCESS);
