@@ -1,7 +1,8 @@
 #!/bin/sh
 # usage: check.sh fast|full|all|install [BUILD-FOLDER]
-# Runs the checks of a level, all of them even if one fails, then a summary. The last line is "N
-# passed, N failed": tests by their cases, every other step as one. Exit 0 only if nothing failed.
+# Runs the checks of a level, all of them even if one fails, then a summary, which also names what was left out. The last line is "N
+# passed, N failed": tests by their cases, every other step as one. Exit 0 only if nothing failed. With CI set, what is left out for
+# want of a program that setup.sh installs has failed.
 #   fast  build, light lint, unit and conform tests
 #   full  build, lint, kernels for real GPUs (where there is nvcc), all tests but the slow ones
 #   all   full, then: ASan and UBSan, TSan, clang, fuzzers, valgrind, slow tests, spelling, shell, libraries
@@ -59,6 +60,15 @@ step() { # NAME COMMAND...: a step that passes or fails as a whole, or says by 7
 
 left_out() { # STEP WHY
     note 'left out' "$1: $2"
+}
+
+lacks() { # STEP PROGRAM: which setup.sh was to install
+    if [ -z "${CI:-}" ]; then
+        left_out "$1" "$2 is not installed"
+    else
+        failed=$((failed + 1))
+        note FAILED "$1: $2 is not installed"
+    fi
 }
 
 tests() { # NAME FOLDER MESON-TEST-ARGUMENTS...: tests count by their cases
@@ -156,7 +166,7 @@ check_all() {
         tsan_tests
     fi
     if ! have clang; then
-        left_out 'clang' 'clang is not installed'
+        lacks 'clang' clang
     else
         if step 'build with clang' env CC=clang scripts/build.sh "$build-clang" $others -Dwerror=true; then
             tests 'tests built by clang' "$build-clang" --suite unit --suite conform --no-suite slow
@@ -172,19 +182,20 @@ check_all() {
             --wrapper "env GVMEM_RANGE=0 valgrind -q --fair-sched=try --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
 --errors-for-leak-kinds=definite --suppressions=$PWD/scripts/valgrind.supp"
     else
-        left_out 'valgrind' 'valgrind is not installed'
+        lacks 'valgrind' valgrind
     fi
     if step 'length of the slow tests' scripts/build.sh "$build" -Dslow_times="${SLOW_TIMES:-1}"; then
         tests 'slow tests' "$build" --suite slow
     fi
-    if have codespell; then step 'spelling' spelling; else left_out 'spelling' 'codespell is not installed'; fi
-    if have shellcheck; then step 'shell scripts' shell_scripts; else left_out 'shell scripts' 'shellcheck is not installed'; fi
+    if have codespell; then step 'spelling' spelling; else lacks 'spelling' codespell; fi
+    if have shellcheck; then step 'shell scripts' shell_scripts; else lacks 'shell scripts' shellcheck; fi
     step 'libraries beside the last release' scripts/abi.py "$build"
 }
 
 if [ "$level" = install ]; then
     check_install
 elif step 'build' scripts/build.sh "$build"; then
+    pkg-config --exists cmocka || lacks 'unit tests' cmocka
     case $level in
     fast)
         step 'light lint' scripts/lint.sh "$build" light
@@ -217,7 +228,7 @@ mkdir -p "$build"
 {
     printf '\n==== summary%s\n' "$summary"
     # shellcheck disable=SC2086
-    [ -z "$logs" ] || scripts/test-results.py --failures $logs | sed '$d; s/^/  /'
+    [ -z "$logs" ] || scripts/test-results.py --failures --skipped $logs | sed '$d; s/^/  /'
 } | tee "$build/check-summary"
 echo "$total_passed passed, $total_failed failed" | tee "$build/check-result"
 [ "$total_failed" -eq 0 ] && { [ "$1" -gt 0 ] || [ "$level" = install ]; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Sums up what meson's tests said (meson-logs/*.json) and TAP that programs printed (*.tap).
 
-test-results.py [--failures] LOG...
-    prints "N passed, N failed"; with --failures, the failed ones before it
+test-results.py [--failures] [--skipped] LOG...
+    prints "N passed, N failed"; with --failures, the failed ones before it; with --skipped, what was left out, and why
 test-results.py --record OUT --info INFO LOG...
     writes OUT: INFO (a JSON file about the machine), every test, the sums
 
@@ -19,6 +19,9 @@ from pathlib import Path
 GOOD = {"OK", "EXPECTEDFAIL"}
 TAP = re.compile(r"^(not )?ok\b(?:[ \t]+\d+)?(.*)$", re.M)
 CMOCKA = re.compile(r"^\[\s+(OK|FAILED)\s+\] (?!\d+ test)\S+", re.M)
+CMOCKA_SKIPPED = re.compile(r"^\[\s+SKIPPED\s+\] (?!\d+ test)(\S+)", re.M)
+TAP_SKIPPED = re.compile(r"^ok\b(?:[ \t]+\d+)?[ \t-]*(.*?)[ \t]*#[ \t]*skip\b[ \t]*(.*)$", re.M | re.I)
+TAP_NONE = re.compile(r"^1\.\.0[ \t]*#[ \t]*skip\b[ \t]*(.*)$", re.M | re.I)
 
 
 def tally(test):
@@ -44,6 +47,16 @@ def tally(test):
     return passed, max(len(failures), 1), failures or [test["result"].lower()]
 
 
+def skipped(test):
+    """What was left out of a test, and why it was where it says so: lines."""
+    text, errors = test.get("stdout") or "", test.get("stderr") or ""
+    if test["result"] == "SKIP":
+        why = TAP_NONE.search(text)
+        return [f"{test['name']}: {why[1] if why else 'it cannot be done here'}"]
+    parts = [f"{name}: {why}" for name, why in TAP_SKIPPED.findall(text)] + CMOCKA_SKIPPED.findall(text + errors)
+    return [f"{test['name']}: {part}" for part in dict.fromkeys(parts)]
+
+
 def read_log(path):
     """The tests of a log, as meson writes them."""
     text = path.read_text()
@@ -58,6 +71,7 @@ def read_log(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--failures", action="store_true")
+    parser.add_argument("--skipped", action="store_true")
     parser.add_argument("--record", type=Path)
     parser.add_argument("--info", type=Path)
     parser.add_argument("logs", nargs="*", type=Path)
@@ -78,6 +92,9 @@ def main():
                     "duration_s": round(test.get("duration", 0), 3),
                 }
             )
+            if options.skipped:
+                for line in skipped(test):
+                    print(f"left out: {line}")
             if options.failures:
                 for name in names:
                     print(f"failed: {test['name']}: {name}")

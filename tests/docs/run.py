@@ -233,6 +233,9 @@ def main():
     python = package.find_interpreter()
     if python:
         package.build(python)
+    elif os.environ.get("CI"):
+        print(f"Bail out! there is no {package.WANTED}")
+        return 1
     report, left = Report(), []
     try:
         for path in pages:

@@ -64,10 +64,14 @@ def build_probe(name):
 
 
 def why_not():
-    """Why there is no server to test with; None if there is."""
+    """Why there is no server to test with; None if there is. In continuous integration (CI) the program ends without one, as a failure."""
     environ = {**os.environ, "BUILD": str(BUILD)}
     done = subprocess.run([PROJECT / "scripts/pg-server.sh", "why-not"], env=environ, capture_output=True, text=True, check=True)
-    return done.stdout.strip() or None
+    reason = done.stdout.strip() or None
+    if reason and os.environ.get("CI"):
+        print(f"Bail out! {reason}")
+        sys.exit(1)
+    return reason
 
 
 class Server:
