@@ -14,7 +14,8 @@ typedef struct gstore_column
 	int16  length;	  /* attlen */
 	char   align;	  /* attalign */
 	bool   by_value;  /* attbyval */
-	bool   pglz;	  /* bodies are compressed where that helps */
+	bool   pglz;	  /* bodies are compressed where that helps, */
+	bool   was_pglz;  /* or were before an ALTER, some that are there among them */
 	bool   has_nulls; /* there is a null bitmap */
 	bool   dropped;
 	bool   left_over;	 /* dropped, and the store has what rows had of it */

@@ -52,7 +52,7 @@ typedef struct altered
 {
 	Oid		   relation;
 	Bitmapset *added;	  /* columns */
-	Bitmapset *changed;	  /* columns that are different */
+	Bitmapset *nullable;  /* columns that were altered, and could be NULL before */
 	List	  *checks;	  /* names of constraints that are new, or valid from now on */
 	bool	   partition; /* it has become one */
 	bool	   options;	  /* the table's are */
@@ -147,6 +147,22 @@ note_attribute(Oid relation, AttrNumber number)
 	current->attributes = lappend(current->attributes, a);
 }
 
+/* By the catalog, which does not show yet what is being altered. */
+static bool
+is_nullable(Oid relation, int number)
+{
+	HeapTuple tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relation),
+									  Int16GetDatum((int16) number));
+	bool	  nullable = true;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		nullable = !((Form_pg_attribute) GETSTRUCT(tuple))->attnotnull;
+		ReleaseSysCache(tuple);
+	}
+	return nullable;
+}
+
 static void
 note_altered(ObjectAccessType access, Oid class, Oid object, int part)
 {
@@ -160,8 +176,8 @@ note_altered(ObjectAccessType access, Oid class, Oid object, int part)
 
 		if (access == OAT_POST_CREATE)
 			a->added = bms_add_member(a->added, part);
-		else
-			a->changed = bms_add_member(a->changed, part);
+		else if (is_nullable(object, part))
+			a->nullable = bms_add_member(a->nullable, part);
 	}
 	else if (class == ForeignTableRelationId && access == OAT_POST_ALTER && gstore_is_table(object))
 	{
@@ -319,7 +335,7 @@ needs_rework(const altered *a, Relation table, const gstore_view *state, bool pe
 	for (int n = 1; n <= desc->natts; n++)
 		if (TupleDescAttr(desc, n - 1)->attnotnull &&
 			(bms_is_member(n, a->added) ||
-			 (bms_is_member(n, a->changed) && !is_without_nulls(state, pending, n))))
+			 (bms_is_member(n, a->nullable) && !is_without_nulls(state, pending, n))))
 			rules->not_null = bms_add_member(rules->not_null, n);
 	if (!bms_is_empty(rules->not_null) || rules->checks != NIL || rules->partition)
 		return true;
@@ -409,6 +425,8 @@ follow_attribute(const attribute *a)
 	Oid	  type, collation;
 	int32 typmod;
 
+	if (!SearchSysCacheExists2(ATTNUM, ObjectIdGetDatum(a->relation), Int16GetDatum(a->number)))
+		return; /* dropped since */
 	get_atttypetypmodcoll(a->relation, a->number, &type, &typmod, &collation);
 	if ((type != a->type || typmod != a->typmod) && OidIsValid(get_rel_type_id(a->relation)))
 		refuse_users(get_rel_type_id(a->relation), a->relation);
@@ -596,6 +614,7 @@ has_changed_some(void)
 	return false;
 }
 
+/* DROP OWNED or GRANT. */
 static void
 note_privileges(const Node *statement)
 {
@@ -610,9 +629,16 @@ run_utility(PlannedStmt *statement, const char *text, bool read_only, ProcessUti
 			ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination,
 			QueryCompletion *completion)
 {
+	/* Of others the statement's memory may be gone afterwards: a procedure may end its transaction. */
+	const Node *changing = IsA(statement->utilityStmt, DropOwnedStmt) ||
+			IsA(statement->utilityStmt, GrantStmt)
+		? statement->utilityStmt
+		: NULL;
+
 	(previous_utility != NULL ? previous_utility : standard_ProcessUtility)(
 		statement, text, read_only, context, params, environment, destination, completion);
-	note_privileges(statement->utilityStmt);
+	if (changing != NULL)
+		note_privileges(changing);
 }
 
 /* Who may not drop it is refused by the statement itself. */

@@ -176,7 +176,7 @@ describe_column(gvmi_manifest_column *to, const gstore_column *column, bool stor
 	{
 		if (gstore_part_bytes(column, GSTORE_NULLS, 1) > 0)
 			to->flags |= GVMI_COLUMN_NULLS;
-		if (column->pglz)
+		if (column->pglz || column->was_pglz)
 			to->flags |= GVMI_COLUMN_PGLZ;
 		if (column->has_element_nulls)
 			to->flags |= GVMI_COLUMN_ELEMENT_NULLS;

@@ -60,6 +60,7 @@ begin_rows(gstore_loading *load)
 	rows->estate = CreateExecutorState();
 	MemoryContextSwitchTo(rows->estate->es_query_cxt);
 	rows->slot = MakeSingleTupleTableSlot(RelationGetDescr(load->relation), &TTSOpsVirtual);
+	rows->slot->tts_tableOid = RelationGetRelid(load->relation); /* checks may use it */
 	rows->result = makeNode(ResultRelInfo);
 	InitResultRelInfo(rows->result, load->relation, 0, NULL, 0);
 	rows->default_count = gstore_prepare_defaults(load->relation, load->missing, rows->estate,

@@ -6,6 +6,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "executor/executor.h"
@@ -164,6 +165,15 @@ write_slot(const modify_state *state, TupleTableSlot *slot)
 {
 	gstore_insert(state->pending, slot);
 	gstore_row_to_tid(gstore_pending_state(state->pending)->rows - 1, &slot->tts_tid);
+	/* RETURNING xmin and the like would show what else a tuple has in the place of these fields. */
+	if (TTS_IS_HEAPTUPLE(slot) && TTS_SHOULDFREE(slot))
+	{
+		HeapTupleHeader header = ((HeapTupleTableSlot *) slot)->tuple->t_data;
+
+		HeapTupleHeaderSetXmin(header, InvalidTransactionId);
+		HeapTupleHeaderSetXmax(header, InvalidTransactionId);
+		HeapTupleHeaderSetCmin(header, InvalidTransactionId);
+	}
 }
 
 static TupleTableSlot *

@@ -160,6 +160,7 @@ complete_columns(gstore_pending *p)
 
 		column->left_over = now[i].dropped && (column->left_over || !column->dropped);
 		column->dropped = now[i].dropped;
+		column->was_pglz |= column->pglz;
 		column->pglz = now[i].pglz;
 		if (!now[i].dropped)
 		{
@@ -394,6 +395,11 @@ void
 gstore_truncate(gstore_pending *p)
 {
 	save_state(p);
+	if (p->versioned) /* dropped at the commit, by ON COMMIT DROP of a temporary parent */
+	{
+		gstore_remove_version(p->relation, GetTopTransactionIdIfAny());
+		p->versioned = false;
+	}
 	if (p->writer != NULL)
 		gstore_writer_forget(p->writer);
 	p->state.empty = true;

@@ -20,6 +20,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "postgres/background.h"
 #include "postgres/clock.h"
@@ -250,6 +251,20 @@ end_loaders_in_the_way(void)
 	pfree(locks);
 }
 
+/* Tables of one may be recorded: it was dropped without the library, or on the primary of this server. */
+static bool
+is_database(Oid database)
+{
+	MemoryContext before = CurrentMemoryContext;
+	bool		  is;
+
+	StartTransactionCommand();
+	is = SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(database));
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(before);
+	return is;
+}
+
 void
 gstore_reload_look(void)
 {
@@ -260,9 +275,13 @@ gstore_reload_look(void)
 	Oid						 database;
 
 	end_loaders_in_the_way();
-	if (gstore_background_has_place(&loader) && !RecoveryInProgress() &&
-		choose_tables_to_load(&database))
+	if (!gstore_background_has_place(&loader) || RecoveryInProgress() ||
+		!choose_tables_to_load(&database))
+		return;
+	if (is_database(database))
 		gstore_background_start(&loader, database);
+	else
+		gstore_forget_database(database);
 }
 
 /* ---- the loader */
@@ -359,7 +378,7 @@ gstore_reload_main(Datum database)
 	int *errors;
 	int	 count;
 
-	gstore_background_connect(database, 0, gstore->loaders, end_waits);
+	gstore_background_connect(database, BGWORKER_BYPASS_ALLOWCONN, gstore->loaders, end_waits);
 	count = list_due(&tables, &errors);
 	for (int i = 0; i < count; i++)
 	{
@@ -415,7 +434,7 @@ gstore_reload_await(Relation relation, Snapshot snapshot)
 	const Oid oid = RelationGetRelid(relation);
 	bool	  writes;
 
-	if (!gstore_wait_for_source)
+	if (!gstore_wait_for_source || RecoveryInProgress()) /* where nothing is loaded */
 		return false;
 	writes = gstore_pending_find(oid) != NULL ||
 		CheckRelationLockedByMe(relation, ShareUpdateExclusiveLock, true);

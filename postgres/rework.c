@@ -203,6 +203,7 @@ gstore_rework(Relation relation, const gstore_rules *rules)
 		pending = gstore_pending_begin(relation);
 		gstore_truncate(pending);
 	}
+	slot->tts_tableOid = RelationGetRelid(relation); /* conditions and defaults may use it */
 	gstore_progress_begin(GSTORE_ALTERING, RelationGetRelid(relation), walk);
 	while (gstore_walk_next(walk, slot))
 	{

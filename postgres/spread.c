@@ -70,9 +70,13 @@ gstore_spread_partition(PlannedStmt *statement)
 		!gstore->ready || gstore->device_count < 2 || has_pinning(create->options) ||
 		!gstore_is_server(create->servername))
 		return statement;
+	if (create->base.if_not_exists &&
+		OidIsValid(get_relname_relid(create->base.relation->relname,
+									 RangeVarGetCreationNamespace(create->base.relation))))
+		return statement;
 	/* As the statement itself does. */
 	parent = RangeVarGetRelid(linitial_node(RangeVar, create->base.inhRelations),
-							  ShareUpdateExclusiveLock, true);
+							  AccessExclusiveLock, true);
 	if (!OidIsValid(parent))
 		return statement;
 	statement = copyObject(statement);

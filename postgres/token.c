@@ -165,6 +165,7 @@ gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *nam
 
 		found = (t->state == GSTORE_TOKEN_OVER && !is_being_made(t)) ||
 			(t->state == GSTORE_TOKEN_LIVE && t->expires_ns <= now);
+		found &= t->loader == 0; /* a load that has begun reads the memory until its transaction ends */
 		if (found)
 		{
 			memcpy(secret, t->secret, GSTORE_SECRET_BYTES);

@@ -308,7 +308,7 @@ acquire_window(void)
 	end_begun();
 	ConditionVariablePrepareToSleep(&gstore->window_freed);
 	while (!try_acquire_window(&window))
-		ConditionVariableSleep(&gstore->window_freed, PG_WAIT_EXTENSION);
+		(void) ConditionVariableTimedSleep(&gstore->window_freed, WAIT_MS, PG_WAIT_EXTENSION);
 	ConditionVariableCancelSleep();
 	return window;
 }

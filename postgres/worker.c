@@ -113,6 +113,13 @@ set_path(const char *path)
 					  sizeof gstore->path - 1, strlen(path), path);
 }
 
+/* For sockets: copies of a data directory may lack it. */
+static void
+make_temporary_folder(void)
+{
+	(void) MakePGDirectory(PG_STAT_TMP_DIR);
+}
+
 /*
  * The data directory lets in the server's own user alone; from this folder of it neither pg_basebackup nor
  * pg_rewind copies anything. Where its path is too long for a socket, programs of the same user can reach it
@@ -125,7 +132,7 @@ choose_private_socket(void)
 
 	if (strlen(path) >= sizeof gstore->path)
 		path = psprintf("/proc/%d/cwd/" SOCKET_IN_DATA, (int) PostmasterPid);
-	(void) MakePGDirectory(PG_STAT_TMP_DIR); /* copies of a data directory may lack it */
+	make_temporary_folder();
 	return set_path(path);
 }
 
@@ -255,6 +262,7 @@ start_spawner(void)
 
 	if (program == NULL && executor == NULL)
 		return;
+	make_temporary_folder();
 	if (gstore_spawner_start(program, executor, gstore->path, (uint32) gstore_gpu_workers,
 							 &spawner) != GVM_OK)
 	{

@@ -92,7 +92,9 @@ _PG_init(void)
 	DefineCustomStringVariable(
 		"plcuda.nvrtc", "Library with NVIDIA's compiler, for functions on GPUs.",
 		"Empty: it is searched for.", &plcuda_nvrtc, "", PGC_SIGHUP, 0, check_path, NULL, NULL);
-	MarkGUCPrefixReserved("plcuda");
+	/* gstore_fdw, which is preloaded perhaps after this, defines some of them: their values are not to be dropped before. */
+	if (!process_shared_preload_libraries_in_progress)
+		MarkGUCPrefixReserved("plcuda");
 }
 
 const gstore_call_api *

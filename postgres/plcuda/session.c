@@ -15,7 +15,7 @@
 #include "postgres/clock.h"
 #include "postgres/peer.h"
 
-#define KEEP_BYTES (1024 * 1024) /* of results; pages beyond go back */
+#define KEEP_BYTES (1024 * 1024) /* of arguments and results; pages beyond go back */
 
 #define NO_WORKER  GSTORE_PEER_NONE("a GPU worker")
 
@@ -413,6 +413,17 @@ run_call(plcuda_verb verb, const char *text, plcuda_message *answer)
 	return take_answer(answer);
 }
 
+/* A call writes anew all that it sends. */
+static void
+give_memory_back(void)
+{
+	if (session.len <= KEEP_BYTES)
+		return;
+	(void) fallocate(session.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, KEEP_BYTES,
+					 (off_t) (session.len - KEEP_BYTES));
+	session.allocated = Min(session.allocated, KEEP_BYTES);
+}
+
 plcuda_window *
 plcuda_run_call(plcuda_verb verb, const char *text)
 {
@@ -435,6 +446,8 @@ plcuda_run_call(plcuda_verb verb, const char *text)
 	PG_END_TRY();
 	copy_notes();
 	report_notes();
+	if (!done)
+		give_memory_back();
 	if (!done && strcmp(answer.sqlstate, PLCUDA_FALL_BACK) == 0)
 		return NULL;
 	if (!done)
@@ -484,15 +497,9 @@ plcuda_call_bytes(const plcuda_span *span)
 void
 plcuda_end_call(bool complete)
 {
-	const uint64 from = sent_bytes + KEEP_BYTES;
-
 	is_called = false;
-	if (!complete)
+	if (complete)
+		give_memory_back();
+	else
 		gstore_peer_close(&session);
-	else if (session.len > from)
-	{
-		(void) fallocate(session.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) from,
-						 (off_t) (session.len - from));
-		session.allocated = Min(session.allocated, from);
-	}
 }

@@ -447,7 +447,8 @@ check_value(const plcuda_type *type, Oid oid, void *value)
 			break;
 		case TIMETZOID:
 			check_time(type, ((plcuda_timetz *) value)->time);
-			if (abs(((plcuda_timetz *) value)->zone) >= TZDISP_LIMIT)
+			if (((plcuda_timetz *) value)->zone <= -TZDISP_LIMIT ||
+				((plcuda_timetz *) value)->zone >= TZDISP_LIMIT)
 				fail_result(type, "a time zone is out of range");
 			break;
 		default:

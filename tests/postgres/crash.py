@@ -5,6 +5,7 @@ usage: crash.py [CASE...]. Each case starts from a working server and leaves one
 need other settings have servers of their own. "Usable" means: rows go in and come out again.
 """
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -641,13 +642,30 @@ class Load:
 
 @group("wal_level=replica", "max_wal_senders=4", "hot_standby=on")
 class Standby:
+    def a_procedure_with_a_parameter_may_roll_back(self, server):
+        """By the extended protocol, whose plan of the CALL is gone then."""
+        server.sql("""CREATE PROCEDURE rolls_back(i int) LANGUAGE plpgsql AS $$
+            BEGIN PERFORM i; ROLLBACK; PERFORM count(*) FROM pg_class; PERFORM count(*) FROM pg_proc; END $$""")
+        libpq = ctypes.CDLL("libpq.so.5")
+        libpq.PQconnectdb.restype = libpq.PQexecParams.restype = ctypes.c_void_p
+        connection = ctypes.c_void_p(libpq.PQconnectdb(f"host={server.environ['PGHOST']} user=postgres dbname=postgres".encode()))
+        values = (ctypes.c_char_p * 1)(b"1")
+        for _ in range(100):
+            result = ctypes.c_void_p(libpq.PQexecParams(connection, b"CALL rolls_back($1)", 1, None, values, None, None, 0))
+            expect(libpq.PQresultStatus(result), 1, "PGRES_COMMAND_OK")
+            libpq.PQclear(result)
+        libpq.PQfinish(connection)
+        server.sql("DROP PROCEDURE rolls_back")
+
     def standby_refuses_to_read_until_it_is_promoted(self, server):
         fill(server, 10)
+        server.sql("CREATE FOREIGN TABLE sourced (id int) SERVER gstore_fdw OPTIONS (source 'SELECT 1'); INSERT INTO sourced VALUES (1)")
         folder = server.folder / "standby"
         server.run("pg_basebackup", "-D", str(folder), "-R", "-X", "stream", "-c", "fast")
         with private.started(server, folder) as standby:
             for text in ("SELECT * FROM ft", "SELECT gstore_fdw_nitems('ft')", "SELECT gstore_export('ft')", "SELECT gstore_export_ipchandle('ft')"):
                 expect(standby.error(text), "0A000", "SQLSTATE on the standby: " + text)
+            expect(standby.error("SET gstore_fdw.wait_for_source = on; SET statement_timeout = '20s'; SELECT * FROM sourced"), "0A000", "SQLSTATE where none is loaded")
             standby.sql("EXPLAIN SELECT * FROM ft; SELECT gstore_fdw_format('ft')")
             expect(standby.error("INSERT INTO ft VALUES (1, 'x')"), "25006", "SQLSTATE")
             expect(standby.error("TRUNCATE ft"), "25006", "SQLSTATE")

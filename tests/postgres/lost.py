@@ -235,6 +235,19 @@ class Lost:
         settings.write_text(before)
         restart(server)
 
+    def tables_of_a_database_that_is_gone_are_forgotten(self, server):
+        """It was dropped while the server ran without the library, or by a standby's primary."""
+        path = server.folder / "data/gstore.tables"
+        fill(server, 10)
+        server.stop("fast")
+        first = struct.unpack("<3I", path.read_bytes()[:12])
+        own, gone = path.read_bytes()[12:][: 8 * first[1]], struct.pack("<2I", 999999, 16384)
+        path.write_bytes(struct.pack("<3I", first[0], first[1] + 1, crc32c(own + gone)) + own + gone)
+        server.start()
+        wait_until("the record does not name it any more", lambda: gone not in path.read_bytes())
+        expect("database 999999 does not exist" in server.log(), False, "a loader was started for it")
+        expect(server.error("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft"), "55000", "SQLSTATE of another lost table")
+
     def record_that_grew_after_the_start_names_tables_as_there_is_place(self, server):
         """More than the shared memory was made for: as after a start at which the file could not be read."""
         path = server.folder / "data/gstore.tables"

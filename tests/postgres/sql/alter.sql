@@ -99,6 +99,11 @@ ALTER FOREIGN TABLE al ALTER COLUMN t DROP DEFAULT;
 INSERT INTO al (id) VALUES (9);
 SELECT id, t FROM al WHERE id > 5 ORDER BY id;
 
+-- ---- tableoid in what is computed and checked of the rows that are there.
+ALTER FOREIGN TABLE al ADD COLUMN own oid GENERATED ALWAYS AS (tableoid) STORED, ADD CHECK (tableoid = 'al'::regclass);
+SELECT count(*) FROM al WHERE own <> 'al'::regclass;
+ALTER FOREIGN TABLE al DROP CONSTRAINT al_tableoid_check, DROP COLUMN own;
+
 -- ---- NOT NULL and CHECK: checked against the rows.
 \set VERBOSITY terse
 ALTER FOREIGN TABLE al ALTER COLUMN t SET NOT NULL;

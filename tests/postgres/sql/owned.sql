@@ -143,6 +143,13 @@ SELECT objects_become(0) AS given_back, memory_becomes(0, 0) AS to_the_last_byte
 CREATE FOREIGN TABLE ow_again (a int, b bigint) SERVER gstore_fdw;
 INSERT INTO ow_again VALUES (1, 1);
 SELECT * FROM ow_again;
+-- One that its temporary parent takes along at the commit.
+BEGIN;
+CREATE TEMP TABLE ow_parent (a int) PARTITION BY RANGE (a) ON COMMIT DROP;
+CREATE FOREIGN TABLE pg_temp.ow_part PARTITION OF ow_parent FOR VALUES FROM (0) TO (100) SERVER gstore_fdw;
+INSERT INTO ow_parent SELECT generate_series(0, 99);
+COMMIT;
+SELECT objects_become(1) AS given_back, (SELECT count(*) FROM gstore_fdw_chunk_info) AS versions;
 
 RESET client_min_messages;
 \set VERBOSITY default
