@@ -318,16 +318,27 @@ static void release_locked(gvm_device *device)
     gvm_error_restore(&error);
 }
 
+static bool is_open(const gvm_device *device)
+{
+    void *object;
+
+    if (gvmi_registry_hold(GVMI_KIND_DEVICE, gvmi_key(device), &object) != GVM_OK)
+        return false;
+    gvmi_registry_drop(GVMI_KIND_DEVICE, gvmi_key(device));
+    return true;
+}
+
+/* Asked without the lock first: in a child made by fork(), where the parent's devices are unknown, a thread that the child does
+ * not have may hold it for ever. */
 void gvm_device_close(gvm_device *device)
 {
     GVMI_UNCANCELLED;
     void *object;
 
-    if (device == NULL)
+    if (device == NULL || !is_open(device))
         return;
     gvmi_lock(&lock);
-    if (gvmi_registry_hold(GVMI_KIND_DEVICE, gvmi_key(device), &object) == GVM_OK) {
-        gvmi_registry_drop(GVMI_KIND_DEVICE, gvmi_key(device));
+    if (is_open(device)) {
         if (--device->openings == 0)
             gvmi_registry_remove(GVMI_KIND_DEVICE, gvmi_key(device), &object);
         release_locked(device);

@@ -1,7 +1,9 @@
-/* memory/device.c: a program that resets the device's primary context, as cudaDeviceReset() does. */
+/* memory/device.c: a program that resets the device's primary context, as cudaDeviceReset() does; and one that forks. */
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include <gvmem/gvmem.h>
 
@@ -201,6 +203,50 @@ static int be_reset_while_begun(void *arg)
 
 CHILD_TEST(appender_after_a_reset_is_lost, be_reset_while_begun)
 
+/* ---- fork */
+
+static atomic_bool over;
+
+/* The lock of devices is mostly held by this thread. */
+static void *open_and_close(void *arg)
+{
+    gvm_device *another;
+
+    (void)arg;
+    while (!atomic_load(&over))
+        if (gvm_device_open(1, &another) == GVM_OK)
+            gvm_device_close(another);
+    return NULL;
+}
+
+static int be_forked_beside_openings(void *arg)
+{
+    pthread_t thread;
+    bool ended = true;
+
+    (void)arg;
+    fixture_machine("devices=2,memory=64MiB,sms=1");
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(pthread_create(&thread, NULL, open_and_close, NULL) == 0);
+    for (int round = 0; round < 20 && ended; round++) {
+        int status = -1;
+        const pid_t child = fork();
+
+        if (child == 0) {
+            end_child_after(20);
+            gvm_device_close(device);
+            _exit(0);
+        }
+        ended = waitpid(child, &status, 0) == child && status == 0;
+    }
+    atomic_store(&over, true);
+    CHILD_EXPECT(pthread_join(thread, NULL) == 0 && ended);
+    gvm_device_close(device);
+    return 0;
+}
+
+CHILD_TEST(child_closes_its_parents_device_and_waits_for_nobody, be_forked_beside_openings)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +255,7 @@ int main(void)
         cmocka_unit_test(device_opened_anew_has_what_heaps_of_before_keep_idle),
         cmocka_unit_test(appender_after_a_reset_is_lost),
         cmocka_unit_test(device_after_a_reset_gives_no_stream_to_the_driver),
+        cmocka_unit_test(child_closes_its_parents_device_and_waits_for_nobody),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
