@@ -237,7 +237,9 @@ GVM_API void gvm_ipc_destroy(gvm_ipc *ipc);
 GVM_API GVM_CHECKED gvm_status gvm_ipc_open(gvm_device *device, const gvm_ipc_handle *handle,
                                             void **address);
 
-/* Ends one opening; an address that was opened twice stays until it was closed twice.
+/* Ends one opening; an address that was opened twice stays until it was closed twice. A reset of the device's context takes the
+ * mapping away. The opening must be ended nevertheless, with the handle that the device had before, and before the memory is
+ * opened again.
  *
  * GVM_E_FOREIGN  the address was not opened by gvm_ipc_open() on this device, or was closed
  *                already */

@@ -416,21 +416,25 @@ gvm_status gvm_ipc_open(gvm_device *device_handle, const gvm_ipc_handle *handle,
     return status;
 }
 
-/* Whatever the close returns, the opening is over: a second could only do worse.
+/* Whatever the driver returns, the opening is over: a second could only do worse. After a reset of the context the mapping has
+ * gone with it, and another may have the address.
  * The caller has a reference of its own to the device, so the opening's is never the last here. */
 static gvm_status close_locked(gvm_device *device, uint64_t address, opened *entry)
 {
-    gvm_status status = gvmi_device_enter(device);
-    CUresult result;
+    const bool gone = gvmi_device_was_reset(device);
+    gvm_status status = gone ? GVM_OK : gvmi_device_enter(device);
     void *object;
 
     if (status != GVM_OK) /* nothing has happened yet: it may be closed again */
         return status;
-    result = gvmi_cu->cuIpcCloseMemHandle(address);
-    gvmi_device_leave();
-    if (result != CUDA_SUCCESS)
-        status = gvmi_driver_fail(result, "cuIpcCloseMemHandle",
-                                  "closing the memory at %#" PRIx64 " failed", address);
+    if (!gone) {
+        const CUresult result = gvmi_cu->cuIpcCloseMemHandle(address);
+
+        gvmi_device_leave();
+        if (result != CUDA_SUCCESS)
+            status = gvmi_driver_fail(result, "cuIpcCloseMemHandle",
+                                      "closing the memory at %#" PRIx64 " failed", address);
+    }
     if (--entry->openings == 0 && gvmi_registry_remove(GVMI_KIND_IPC_OPEN, address, &object) == GVM_OK)
         free(object);
     gvmi_device_release(device);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 
 #include <gvmem/gvmem.h>
 
@@ -203,6 +204,64 @@ static int be_reset_while_begun(void *arg)
 
 CHILD_TEST(appender_after_a_reset_is_lost, be_reset_while_begun)
 
+/* Makes memory with a handle, and has it until the other end is closed. */
+static int export_memory(int end)
+{
+    gvm_ipc_info info = {.struct_size = sizeof info};
+    gvm_ipc *ipc;
+
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK && gvm_ipc_create(device, CHUNK, &ipc) == GVM_OK);
+    CHILD_EXPECT(gvm_ipc_get_info(ipc, &info) == GVM_OK);
+    CHILD_EXPECT(write(end, &info.handle, sizeof info.handle) == (ssize_t)sizeof info.handle);
+    CHILD_EXPECT(read(end, &info.handle, 1) == 0);
+    return 0;
+}
+
+static int be_reset_with_an_opening(int end)
+{
+    gvm_ipc_handle handle;
+    gvm_device *again;
+    void *at, *same;
+
+    CHILD_EXPECT(read(end, &handle, sizeof handle) == (ssize_t)sizeof handle);
+    CHILD_EXPECT(start() && gvm_ipc_open(device, &handle, &at) == GVM_OK);
+    CHILD_EXPECT(gvm_ipc_open(device, &handle, &same) == GVM_OK && same == at);
+    CHILD_EXPECT(reset());
+    CHILD_EXPECT(gvm_ipc_close(device, at) == GVM_OK && gvm_ipc_close(device, at) == GVM_OK);
+    CHILD_EXPECT(gvm_ipc_close(device, at) == GVM_E_FOREIGN);
+    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_IPC_OPEN) == 0);
+    CHILD_EXPECT(gvm_device_open(0, &again) == GVM_OK && gvm_ipc_open(again, &handle, &at) == GVM_OK);
+    CHILD_EXPECT(gvm_ipc_close(again, at) == GVM_OK);
+    gvm_buffer_destroy(buffer);
+    gvm_device_close(device);
+    gvm_device_close(again);
+    CHILD_EXPECT(gvmi_check_violations() == 0);
+    return 0;
+}
+
+static int be_reset_beside_an_exporter(void *arg)
+{
+    int ends[2], failed, status;
+    pid_t exporter;
+
+    (void)arg;
+    fixture_machine("memory=64MiB,sms=1"); /* of both */
+    CHILD_EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    exporter = fork();
+    CHILD_EXPECT(exporter >= 0);
+    if (exporter == 0) {
+        close(ends[0]);
+        _exit(export_memory(ends[1]));
+    }
+    close(ends[1]);
+    failed = be_reset_with_an_opening(ends[0]);
+    close(ends[0]);
+    CHILD_EXPECT(waitpid(exporter, &status, 0) == exporter && status == 0);
+    return failed;
+}
+
+CHILD_TEST(memory_of_another_process_is_closed_after_a_reset, be_reset_beside_an_exporter)
+
 /* ---- fork */
 
 static atomic_bool over;
@@ -255,6 +314,7 @@ int main(void)
         cmocka_unit_test(device_opened_anew_has_what_heaps_of_before_keep_idle),
         cmocka_unit_test(appender_after_a_reset_is_lost),
         cmocka_unit_test(device_after_a_reset_gives_no_stream_to_the_driver),
+        cmocka_unit_test(memory_of_another_process_is_closed_after_a_reset),
         cmocka_unit_test(child_closes_its_parents_device_and_waits_for_nobody),
     };
 
