@@ -176,14 +176,15 @@ static gvm_status open_host(gvm_heap *heap, gvmi_segment *segment, uint64_t byte
     return status;
 }
 
-/* Addresses that the driver still has pinned are not given to others. */
+/* Addresses that the driver still has pinned are not given to others. A reset of the context has ended that.
+ * Waits for kernels that run. */
 static void close_host(gvm_heap *heap, gvmi_segment *segment)
 {
     void *at = (void *)(uintptr_t)segment->base;
-    bool entered, gone = false;
+    bool entered;
+    const bool there = gvmi_device_enter_to_free(heap->device, &entered);
+    const bool gone = !there || gvmi_cu->cuMemHostUnregister(at) == CUDA_SUCCESS;
 
-    if (gvmi_device_enter_to_free(heap->device, &entered))
-        gone = gvmi_cu->cuMemHostUnregister(at) == CUDA_SUCCESS; /* waits for kernels that run */
     if (entered)
         gvmi_device_leave();
     if (gone)

@@ -1,9 +1,11 @@
 /* memory/device.c: a program that resets the device's primary context, as cudaDeviceReset() does; and one that forks. */
 #include "tests/unit/unit.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <gvmem/gvmem.h>
@@ -171,6 +173,30 @@ static int be_reset_with_idle_memory(void *arg)
 
 CHILD_TEST(device_opened_anew_has_what_heaps_of_before_keep_idle, be_reset_with_idle_memory)
 
+/* Its pages are the process's, which the driver had pinned for the context. */
+static int be_reset_with_pinned_memory(void *arg)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .kind = GVM_HEAP_HOST};
+    unsigned char resident;
+    gvm_heap *heap;
+    void *block;
+
+    (void)arg;
+    CHILD_EXPECT(start() && gvm_heap_create(device, &options, &heap) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 10 * CHUNK, &block) == GVM_OK &&
+                 mincore(block, 1, &resident) == 0);
+    memset(block, 1, 10 * CHUNK);
+    CHILD_EXPECT(reset());
+    gvm_heap_destroy(heap);
+    CHILD_EXPECT(mincore(block, 1, &resident) == -1 && errno == ENOMEM);
+    gvm_buffer_destroy(buffer);
+    gvm_device_close(device);
+    CHILD_EXPECT(gvmi_check_violations() == 0);
+    return 0;
+}
+
+CHILD_TEST(heap_of_pinned_memory_that_ends_after_a_reset_is_unmapped, be_reset_with_pinned_memory)
+
 /* The library's thread reads words of the host as long as an appender has begun; calls write them. */
 static int be_reset_while_begun(void *arg)
 {
@@ -312,6 +338,7 @@ int main(void)
         cmocka_unit_test(device_after_a_reset_is_lost_and_opens_anew),
         cmocka_unit_test(device_closed_after_a_reset_frees_nothing_of_the_programs),
         cmocka_unit_test(device_opened_anew_has_what_heaps_of_before_keep_idle),
+        cmocka_unit_test(heap_of_pinned_memory_that_ends_after_a_reset_is_unmapped),
         cmocka_unit_test(appender_after_a_reset_is_lost),
         cmocka_unit_test(device_after_a_reset_gives_no_stream_to_the_driver),
         cmocka_unit_test(memory_of_another_process_is_closed_after_a_reset),
