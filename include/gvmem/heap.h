@@ -291,7 +291,8 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, 
                                                uint64_t *offset_bytes);
 
 /* Says that a stream is about to be destroyed, or that its memory may be used by others: waits for
- * its work, and what belongs to it belongs to nobody from then on. Other threads may allocate while it
+ * its work, and what belongs to it belongs to nobody from then on. If no block was allocated for it, only what was on the stream when blocks
+ * were freed behind it is waited for. Other threads may allocate while it
  * waits. An unknown stream is a success.
  *
  * GVM_E_INVALID  the stream is being captured into a graph */

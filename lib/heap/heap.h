@@ -247,10 +247,12 @@ struct gvmi_segment {
 
 /* ---- the heap */
 
-/* Of a stream. */
+/* Of a stream. It ends with the context that it was made in. */
 typedef struct gvmi_heap_event {
     CUevent event;
-    bool foreign; /* of another context than the device's, as the stream is */
+    uint64_t key;        /* the stream's */
+    CUcontext foreign;   /* the context, if it is another than the device's; else NULL */
+    uint64_t foreign_id; /* by cuCtxGetId(); 0: the driver is older than that call */
 } gvmi_heap_event;
 
 struct gvmi_arena {
@@ -717,7 +719,8 @@ bool gvmi_heap_await_streams(gvm_heap *heap, int64_t until_ns);
 /* Likewise for all blocks that wait for streams. Asks their events alone. */
 void gvmi_heap_await_pending_locked(gvm_heap *heap);
 
-/* Waits for a stream in the same way, and lets the plain arena have what is its. GVM_E_TIMEOUT: it has work still at until_ns. */
+/* Waits for a stream in the same way, also where only blocks that were freed behind it wait for it, and lets the plain arena
+ * have what is its. GVM_E_TIMEOUT: it has work still at until_ns. */
 gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key, int64_t until_ns);
 void gvmi_streams_free(gvm_heap *heap);
 

@@ -35,19 +35,33 @@ static gvm_status event_cache_take(gvm_heap *heap, CUevent *out)
                                   : gvmi_driver_fail(result, "cuEventCreate", "cannot make an event");
 }
 
+/* Did it go with a context that the program has destroyed or reset? Then the driver must not be given it any more. The device's
+ * own context is there wherever this is asked. */
+static bool is_lost(const gvmi_heap_event *event)
+{
+    return event->foreign != NULL && gvmi_context_is_gone(event->foreign, event->foreign_id);
+}
+
+static void destroy_event(const gvmi_heap_event *event)
+{
+    if (!is_lost(event))
+        gvmi_cu->cuEventDestroy(event->event);
+}
+
 static void event_cache_put(gvm_heap *heap, gvmi_heap_event event)
 {
     if (heap->events == NULL)
         heap->events = malloc(EVENTS_KEPT * sizeof(CUevent));
-    if (!event.foreign && heap->events != NULL && heap->event_count < EVENTS_KEPT)
+    if (event.foreign == NULL && heap->events != NULL && heap->event_count < EVENTS_KEPT)
         heap->events[heap->event_count++] = event.event;
     else
-        gvmi_cu->cuEventDestroy(event.event);
+        destroy_event(&event);
 }
 
 /* In the stream's own context: an event is recorded on streams of its context alone. */
-static CUresult record_in_own_context(CUstream stream, CUevent *out)
+static CUresult record_in_own_context(CUstream stream, gvmi_heap_event *out)
 {
+    unsigned long long id = 0;
     CUevent event = NULL;
     CUcontext context;
     CUresult result = gvmi_cu->cuStreamGetCtx(stream, &context);
@@ -59,10 +73,14 @@ static CUresult record_in_own_context(CUstream stream, CUevent *out)
     result = gvmi_cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS)
         result = gvmi_cu->cuEventRecord(event, stream);
-    if (result == CUDA_SUCCESS)
-        *out = event;
-    else if (event != NULL)
+    if (result == CUDA_SUCCESS) {
+        (void)gvmi_cu->cuCtxGetId(context, &id);
+        out->event = event;
+        out->foreign = context;
+        out->foreign_id = id;
+    } else if (event != NULL) {
         gvmi_cu->cuEventDestroy(event);
+    }
     gvmi_cu->cuCtxPopCurrent(&context);
     return result;
 }
@@ -71,7 +89,7 @@ static CUresult record_in_own_context(CUstream stream, CUevent *out)
  * it would be a part of the graph. */
 static gvm_status event_record(gvm_heap *heap, CUstream stream, gvmi_heap_event *out)
 {
-    gvmi_heap_event recorded = {NULL, false};
+    gvmi_heap_event recorded = {.key = gvmi_stream_key(stream)};
     CUresult result;
     gvm_status status;
 
@@ -83,10 +101,8 @@ static gvm_status event_record(gvm_heap *heap, CUstream stream, gvmi_heap_event 
     result = gvmi_cu->cuEventRecord(recorded.event, stream);
     if (result != CUDA_SUCCESS)
         gvmi_cu->cuEventDestroy(recorded.event);
-    if (result == CUDA_ERROR_INVALID_HANDLE) {
-        recorded.foreign = true;
-        result = record_in_own_context(stream, &recorded.event);
-    }
+    if (result == CUDA_ERROR_INVALID_HANDLE)
+        result = record_in_own_context(stream, &recorded);
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuEventRecord", "cannot record an event on stream %p",
                                 (void *)stream);
@@ -94,10 +110,10 @@ static gvm_status event_record(gvm_heap *heap, CUstream stream, gvmi_heap_event 
     return GVM_OK;
 }
 
-/* Is it done? Where a kernel has broken the context nothing runs any more. */
-static gvmi_passing event_passing(gvmi_heap_event event)
+/* Is it done? Where a kernel has broken the context, or that is gone, nothing runs any more. */
+static gvmi_passing event_passing(const gvmi_heap_event *event)
 {
-    const CUresult result = gvmi_cu->cuEventQuery(event.event);
+    const CUresult result = is_lost(event) ? CUDA_SUCCESS : gvmi_cu->cuEventQuery(event->event);
 
     if (result == CUDA_SUCCESS || gvmi_driver_is_sticky(result))
         return GVMI_PASSED;
@@ -109,9 +125,9 @@ static gvmi_passing event_passing(gvmi_heap_event event)
 
 static void destroy_events(const gvmi_heap_wait *wait)
 {
-    gvmi_cu->cuEventDestroy(wait->event.event);
+    destroy_event(&wait->event);
     for (size_t i = 0; i < wait->other_count; i++)
-        gvmi_cu->cuEventDestroy(wait->others[i].event);
+        destroy_event(&wait->others[i]);
 }
 
 /* ---- arenas */
@@ -162,7 +178,7 @@ static gvmi_passing record_mark(gvmi_arena *arena)
     if (event_record(arena->heap, stream, &arena->mark) != GVM_OK)
         return GVMI_REFUSED;
     if (gvmi_stream_is_captured(stream)) {
-        gvmi_cu->cuEventDestroy(arena->mark.event);
+        destroy_event(&arena->mark);
         (void)gvmi_stream_fail_captured(stream);
         return GVMI_REFUSED;
     }
@@ -178,7 +194,7 @@ static gvmi_passing look_at_mark(gvmi_arena *arena)
 
     if (!arena->mark_recorded)
         return GVMI_PASSED;
-    passing = event_passing(arena->mark);
+    passing = event_passing(&arena->mark);
     if (passing == GVMI_PASSED)
         arena->passed = arena->marked;
     if (passing == GVMI_BUSY)
@@ -187,7 +203,7 @@ static gvmi_passing look_at_mark(gvmi_arena *arena)
     if (passing == GVMI_PASSED)
         event_cache_put(arena->heap, arena->mark);
     else
-        gvmi_cu->cuEventDestroy(arena->mark.event);
+        destroy_event(&arena->mark);
     return passing;
 }
 
@@ -310,12 +326,12 @@ static void end_wait(gvm_heap *heap, const gvmi_heap_wait *wait)
 /* One that is done is given back. */
 static gvmi_passing look_at_wait(gvm_heap *heap, gvmi_heap_wait *wait)
 {
-    gvmi_passing passing = event_passing(wait->event);
+    gvmi_passing passing = event_passing(&wait->event);
 
     while (passing == GVMI_PASSED && wait->other_count > 0) {
         event_cache_put(heap, wait->event);
         wait->event = wait->others[--wait->other_count];
-        passing = event_passing(wait->event);
+        passing = event_passing(&wait->event);
     }
     if (passing == GVMI_PASSED) {
         event_cache_put(heap, wait->event);
@@ -424,6 +440,32 @@ void gvmi_heap_await_pending_locked(gvm_heap *heap)
         pause_unlocked(heap, &waits);
 }
 
+/* Has the block an event of the stream that has not passed? */
+static bool waits_for(const gvmi_heap_wait *wait, uint64_t key)
+{
+    bool busy = wait->event.key == key && event_passing(&wait->event) == GVMI_BUSY;
+
+    for (size_t i = 0; i < wait->other_count && !busy; i++)
+        busy = wait->others[i].key == key && event_passing(&wait->others[i]) == GVMI_BUSY;
+    return busy;
+}
+
+/* Has a stream work still that blocks wait for since an idle number up to until? Gives back those that need not wait any more. */
+static bool is_waited_for_locked(gvm_heap *heap, uint64_t key, uint64_t until)
+{
+    const gvm_error error = gvmi_error_save();
+    bool busy = false;
+
+    (void)poll_locked(heap, SIZE_MAX, until);
+    if (heap->wait_count > 0 && gvmi_device_enter(heap->device) == GVM_OK) {
+        for (size_t i = 0; i < heap->wait_count && !busy; i++)
+            busy = wait_at(heap, i)->since <= until && waits_for(wait_at(heap, i), key);
+        gvmi_device_leave();
+    }
+    gvm_error_restore(&error);
+    return busy;
+}
+
 static gvm_status end_arena_locked(gvmi_arena *arena)
 {
     gvm_heap *heap = arena->heap;
@@ -448,20 +490,24 @@ static gvm_status end_arena_locked(gvmi_arena *arena)
 gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key, int64_t until_ns)
 {
     const uint64_t until = ++heap->idle_number; /* blocks that are still live, too, wait for the stream */
+    gvmi_passing passing;
     unsigned waits = 0;
     gvmi_arena *arena;
 
-    for (; (arena = find_arena(heap, key)) != NULL; pause_unlocked(heap, &waits)) {
-        arena->idled = gvmi_max(arena->idled, until);
-        switch (gvmi_arena_mark_locked(arena, until)) {
-        case GVMI_PASSED: return end_arena_locked(arena);
-        case GVMI_REFUSED: return gvmi_error_save().status;
-        case GVMI_BUSY: break;
+    for (;; pause_unlocked(heap, &waits)) {
+        passing = GVMI_PASSED;
+        arena = find_arena(heap, key); /* NULL: it has none, or another thread has ended it */
+        if (arena != NULL) {
+            arena->idled = gvmi_max(arena->idled, until);
+            passing = gvmi_arena_mark_locked(arena, until);
         }
+        if (passing == GVMI_REFUSED)
+            return gvmi_error_save().status;
+        if (passing == GVMI_PASSED && !is_waited_for_locked(heap, key, until))
+            return arena != NULL ? end_arena_locked(arena) : GVM_OK;
         if (gvmi_now_ns() >= until_ns)
             return gvm_error_set(GVM_E_TIMEOUT, "the stream has work still");
     }
-    return GVM_OK; /* unknown, or another thread has ended it */
 }
 
 void gvmi_streams_free(gvm_heap *heap)
@@ -480,7 +526,7 @@ void gvmi_streams_free(gvm_heap *heap)
         gvmi_arena *next = heap->arenas->next;
 
         if (heap->arenas->mark_recorded && there)
-            gvmi_cu->cuEventDestroy(heap->arenas->mark.event);
+            destroy_event(&heap->arenas->mark);
         free_arena(heap->arenas);
         heap->arenas = next;
     }

@@ -56,15 +56,22 @@ gvm_status gvmi_device_fail_reset(const gvm_device *device)
                          device->info.ordinal);
 }
 
-/* A stream of the context must not be asked: where the context was reset, the driver may crash on its handle. */
-bool gvmi_device_was_reset(const gvm_device *device)
+bool gvmi_context_is_gone(CUcontext context, uint64_t id)
 {
-    unsigned long long id = device->context_id;
+    unsigned long long now = id;
+    CUresult result;
 
     if (id == 0)
         return false;
-    return gvmi_cu->cuCtxGetId(device->context, &id) == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-           id != device->context_id;
+    result = gvmi_cu->cuCtxGetId(context, &now);
+    return result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT ||
+           now != id;
+}
+
+/* A stream of the context must not be asked: where the context was reset, the driver may crash on its handle. */
+bool gvmi_device_was_reset(const gvm_device *device)
+{
+    return gvmi_context_is_gone(device->context, device->context_id);
 }
 
 gvm_status gvmi_device_enter(const gvm_device *device)

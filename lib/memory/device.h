@@ -53,6 +53,9 @@ gvm_status gvmi_device_hold(const gvm_device *device, gvm_device **out);
 void gvmi_device_retain(gvm_device *device);
 void gvmi_device_release(gvm_device *device);
 
+/* Was a context destroyed or reset that had this number by cuCtxGetId()? False if that is 0: the driver has no numbers. */
+bool gvmi_context_is_gone(CUcontext context, uint64_t id);
+
 /* Was the context reset, by the program or by CUDA's runtime? Then what it owned is gone; virtual memory is not. A
  * context that was retained again has the same handle and another number. Never true before CUDA 12.0. */
 bool gvmi_device_was_reset(const gvm_device *device);

@@ -675,6 +675,69 @@ static void arena_of_a_stream_of_another_context_ends(void **state)
     assert_int_equal(gvmi_cu->cuCtxDestroy(context), CUDA_SUCCESS);
 }
 
+static void stream_ends_when_what_was_freed_behind_it_has_passed(void **state)
+{
+    CUcontext context;
+    CUstream stream = make_stream_elsewhere(&context);
+    void *ptr = alloc(CHUNK);
+
+    (void)state;
+    hold_stream(stream);
+    assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
+    fails_with(gvm_heap_stream_end_within(heap, stream, GVM_TRY), GVM_E_TIMEOUT, "work still");
+    let_go(stream);
+    assert_int_equal(gvm_heap_stream_end(heap, stream), GVM_OK);
+    assert_int_equal(info().pending_bytes, 0);
+    check();
+    assert_int_equal(gvmi_cu->cuCtxDestroy(context), CUDA_SUCCESS);
+}
+
+static int lost_events; /* that the driver was given */
+
+static CUresult query_event(CUevent event)
+{
+    const CUresult result = real->cuEventQuery(event);
+
+    lost_events += result == CUDA_ERROR_INVALID_HANDLE;
+    return result;
+}
+
+static CUresult destroy_event(CUevent event)
+{
+    const CUresult result = real->cuEventDestroy(event);
+
+    lost_events += result == CUDA_ERROR_INVALID_HANDLE;
+    return result;
+}
+
+/* The second block waits for a stream, too, that has work still, which stream_end() does not wait for. */
+static void events_of_a_context_that_is_gone_have_passed(void **state)
+{
+    CUcontext context;
+    gvm_stream streams[2] = {make_stream(), make_stream_elsewhere(&context)};
+    void *one = alloc(UNIT), *two = alloc(CHUNK);
+
+    (void)state;
+    lost_events = 0;
+    table.cuEventQuery = query_event;
+    table.cuEventDestroy = destroy_event;
+    hold_stream(streams[0]);
+    assert_int_equal(gvm_heap_free_after(heap, two, streams, 2), GVM_OK);
+    assert_int_equal(gvm_heap_stream_end(heap, streams[1]), GVM_OK);
+    assert_int_equal(gvm_heap_free_async(heap, one, streams[1]), GVM_OK);
+    assert_int_equal(gvmi_cu->cuCtxDestroy(context), CUDA_SUCCESS);
+    release(alloc(CHUNK)); /* looks at what waits */
+    assert_int_equal(info().pending_bytes, CHUNK);
+    let_go(streams[0]);
+    release(alloc(CHUNK));
+    assert_int_equal(info().pending_bytes, 0);
+    assert_int_equal(lost_events, 0);
+    table.cuEventQuery = real->cuEventQuery;
+    table.cuEventDestroy = real->cuEventDestroy;
+    check();
+    assert_int_equal(gvmi_cu->cuStreamDestroy(streams[0]), CUDA_SUCCESS);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -698,6 +761,8 @@ int main(void)
         TEST(child_gets_the_error_that_a_heap_is_its_parents),
         TEST(block_freed_on_streams_of_two_contexts_waits_for_both),
         TEST(arena_of_a_stream_of_another_context_ends),
+        TEST(stream_ends_when_what_was_freed_behind_it_has_passed),
+        TEST(events_of_a_context_that_is_gone_have_passed),
     };
 
     fixture_machine_default("devices=1,memory=4GiB,sms=2");
