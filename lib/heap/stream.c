@@ -466,6 +466,19 @@ static bool is_waited_for_locked(gvm_heap *heap, uint64_t key, uint64_t until)
     return busy;
 }
 
+/* Another thread may have recorded one while the stream was waited for. */
+static void end_mark(const gvmi_arena *arena)
+{
+    bool entered;
+
+    if (!arena->mark_recorded)
+        return;
+    if (gvmi_device_enter_to_free(arena->heap->device, &entered))
+        destroy_event(&arena->mark);
+    if (entered)
+        gvmi_device_leave();
+}
+
 static gvm_status end_arena_locked(gvmi_arena *arena)
 {
     gvm_heap *heap = arena->heap;
@@ -482,6 +495,7 @@ static gvm_status end_arena_locked(gvmi_arena *arena)
     while (*link != arena)
         link = &(*link)->next;
     *link = arena->next;
+    end_mark(arena);
     free_arena(arena);
     gvmi_shelves_leave_locked(heap);
     return GVM_OK;

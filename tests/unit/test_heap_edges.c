@@ -627,6 +627,65 @@ static int end_a_stream_that_waits_for_a_thread(void *arg)
 
 CHILD_TEST(stream_end_lets_others_in_while_it_waits, end_a_stream_that_waits_for_a_thread)
 
+static int live_events;
+static CUstream ended;
+static _Thread_local void *late; /* a block of that stream */
+
+static CUresult create_counted(CUevent *event, unsigned int flags)
+{
+    const CUresult result = real->cuEventCreate(event, flags);
+
+    live_events += result == CUDA_SUCCESS;
+    return result;
+}
+
+static CUresult destroy_counted(CUevent event)
+{
+    live_events--;
+    return real->cuEventDestroy(event);
+}
+
+/* As two other threads would, once the stream has passed the first event: one frees a block, one asks for the stream again. */
+int nanosleep(const struct timespec *duration, struct timespec *left)
+{
+    void *ptr = late;
+
+    if (ptr != NULL) {
+        late = NULL;
+        let_go(ended);
+        hold_stream(ended);
+        assert_int_equal(gvm_heap_free_async(heap, ptr, ended), GVM_OK);
+        gvmi_lock(&heap->lock);
+        assert_false(gvmi_heap_await_streams(heap, 0));
+        gvmi_unlock(&heap->lock);
+    }
+    return (int)syscall(SYS_nanosleep, duration, left);
+}
+
+static void event_recorded_while_a_stream_ends_is_destroyed(void **state)
+{
+    void *early;
+
+    (void)state;
+    live_events = 0;
+    table.cuEventCreate = create_counted;
+    table.cuEventDestroy = destroy_counted;
+    ended = make_stream();
+    early = alloc_on(ended, CHUNK);
+    late = alloc_on(ended, CHUNK);
+    hold_stream(ended);
+    assert_int_equal(gvm_heap_free_async(heap, early, ended), GVM_OK);
+    assert_int_equal(gvm_heap_stream_end(heap, ended), GVM_OK);
+    assert_null(late);
+    assert_int_equal(info().streams, 0);
+    let_go(ended);
+    remake(NULL);
+    assert_int_equal(live_events, 0);
+    table.cuEventCreate = real->cuEventCreate;
+    table.cuEventDestroy = real->cuEventDestroy;
+    assert_int_equal(gvmi_cu->cuStreamDestroy(ended), CUDA_SUCCESS);
+}
+
 /* ---- streams of another context */
 
 static CUstream make_stream_elsewhere(CUcontext *context)
@@ -759,6 +818,7 @@ int main(void)
         TEST(segments_that_come_and_go_are_known_once),
         TEST(segments_come_and_go_beside_readers),
         TEST(child_gets_the_error_that_a_heap_is_its_parents),
+        TEST(event_recorded_while_a_stream_ends_is_destroyed),
         TEST(block_freed_on_streams_of_two_contexts_waits_for_both),
         TEST(arena_of_a_stream_of_another_context_ends),
         TEST(stream_ends_when_what_was_freed_behind_it_has_passed),
