@@ -389,16 +389,19 @@ void gvm_collection_destroy(gvm_collection *handle)
     GVMI_UNCANCELLED;
     gvm_space *space;
     void *removed;
+    gvm_error error;
 
     if (handle == NULL ||
         gvmi_registry_remove(GVMI_KIND_COLLECTION, gvmi_key(handle), &removed) != GVM_OK)
         return;
+    error = gvmi_error_save();
     space = ((gvm_collection *)removed)->space;
     gvmi_device_drain(space->device); /* prefetches and lists that were launched use it */
     gvmi_lock(&space->lock);
     gvmi_collection_free_locked(removed);
     gvmi_unlock(&space->lock);
     gvmi_collection_end(removed);
+    gvm_error_restore(&error);
 }
 
 /* ---- policy */

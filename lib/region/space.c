@@ -176,9 +176,11 @@ void gvm_space_destroy(gvm_space *handle)
     GVMI_UNCANCELLED;
     gvm_space *space;
     void *removed;
+    gvm_error error;
 
     if (handle == NULL || gvmi_registry_remove(GVMI_KIND_SPACE, gvmi_key(handle), &removed) != GVM_OK)
         return;
+    error = gvmi_error_save();
     space = removed;
     free_collections(space);
     gvmi_region_end_callbacks(space);
@@ -186,4 +188,5 @@ void gvm_space_destroy(gvm_space *handle)
     gvmi_device_release(space->device);
     gvmi_mutex_destroy(&space->lock);
     gvmi_registry_retire(space);
+    gvm_error_restore(&error);
 }

@@ -671,6 +671,24 @@ static int lose_the_context(void *arg)
     return stop() ? 0 : 1;
 }
 
+/* What ends them cannot enter the context any more. */
+static int destroy_after_a_reset(void *arg)
+{
+    gvm_collection *other;
+
+    (void)arg;
+    CHILD_EXPECT(start(2 * MIB, 4, 1000, GVM_REGION_CLOCK));
+    CHILD_EXPECT(gvm_collection_create(space, 4, 1000, NULL, &other) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxReset(0) == CUDA_SUCCESS);
+    gvm_error_set(GVM_E_INVALID, "of the program");
+    gvm_collection_destroy(other);
+    CHILD_EXPECT(last_error_has("of the program"));
+    gvm_space_destroy(space);
+    CHILD_EXPECT(last_error_has("of the program"));
+    gvm_device_close(device);
+    return nothing_left() ? 0 : 1;
+}
+
 static atomic_uint calls, succeeded;
 static atomic_bool is_over;
 
@@ -768,6 +786,7 @@ CHILD_TEST(frame_without_data_is_poisoned_in_check_mode, read_what_is_poison)
 CHILD_TEST(region_written_by_both_sides_is_torn_in_check_mode, write_on_both_sides)
 CHILD_TEST(child_of_fork_knows_no_space, fork_with_a_space)
 CHILD_TEST_NOT_VALGRIND(space_of_a_lost_context_says_so_and_ends, lose_the_context, VALGRIND_FAULT)
+CHILD_TEST(space_and_collection_that_end_after_a_reset_keep_the_error, destroy_after_a_reset)
 
 int main(void)
 {
@@ -795,6 +814,7 @@ int main(void)
         cmocka_unit_test(region_written_by_both_sides_is_torn_in_check_mode),
         cmocka_unit_test(child_of_fork_knows_no_space),
         cmocka_unit_test(space_of_a_lost_context_says_so_and_ends),
+        cmocka_unit_test(space_and_collection_that_end_after_a_reset_keep_the_error),
         cmocka_unit_test(space_destroyed_under_calls_waits_for_them),
     };
 
