@@ -77,7 +77,7 @@ UNCANCELLED_WITHOUT = set(
 LIBRARY = ("lib/", "keeper/")
 # Results that callers may ignore: of what ends something, and gvm_error_last(), which tells of failures.
 UNCHECKED = set(
-    "gvm_error_last gvm_error_set gvm_driver_error gvm_free gvm_heap_free gvm_heap_free_async gvm_heap_free_after gvm_ipc_close "
+    "gvm_error_last gvm_error_set gvm_driver_error gvm_free gvm_heap_free gvm_heap_free_async gvm_heap_free_after gvm_ipc_close gvm_callback_server_close "
     "gvm_object_release gvm_object_release_async gvm_object_drop gvm_object_unlink gvm_table_release gvm_table_release_async".split()
 )
 FORMATS = {"include/gvmem/gstore_arrow.h", "include/gvmem/gstore_kds.h"}  # of tables in memory, by docs/gstore_format.md

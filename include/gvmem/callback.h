@@ -91,7 +91,7 @@ typedef struct gvm_callback_server_info {
  * has called for 2 ms, and each millisecond after 0.2 s.
  *
  * GVM_E_INVALID  an option is out of its limits, or out is NULL
- * GVM_E_LIMIT    there are 512 servers on the device, or no more threads can be started
+ * GVM_E_LIMIT    the device has 512 servers and spaces (gvmem/region.h), or no more threads can be started
  * GVM_E_NOSPACE  too little device memory for its words
  * GVM_E_SYSTEM   a thread cannot be started
  * GVM_E_LOST, GVM_E_DRIVER */
@@ -126,7 +126,7 @@ GVM_API GVM_CHECKED gvm_status gvm_callback_server_drain(gvm_callback_server *se
  * wait, or call from now on and wait, get GVM_CALLBACK_CLOSED. A second time it does nothing.
  *
  * GVM_E_INVALID  the caller is itself a function of this server */
-GVM_API GVM_CHECKED gvm_status gvm_callback_server_close(gvm_callback_server *server);
+GVM_API gvm_status gvm_callback_server_close(gvm_callback_server *server);
 
 /* GVM_E_INVALID  info is NULL or its struct_size is too small */
 GVM_API GVM_CHECKED gvm_status gvm_callback_server_get_info(gvm_callback_server *server,

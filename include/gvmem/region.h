@@ -113,7 +113,8 @@ typedef struct gvm_collection_info {
  *
  * GVM_E_INVALID  an option is out of its limits, or out is NULL
  * GVM_E_NOTSUP   the device has no virtual memory management or no host tier, or this build has no kernels for it
- * GVM_E_ADDRESS, GVM_E_NOSPACE  as for gvm_buffer_commit() */
+ * GVM_E_LIMIT    the device has 512 spaces and callback servers (gvmem/callback.h), or as for gvm_buffer_commit()
+ * GVM_E_ADDRESS, GVM_E_NOSPACE, GVM_E_SYSTEM  as for gvm_buffer_create() and gvm_buffer_commit() */
 GVM_API GVM_CHECKED gvm_status gvm_space_create(gvm_device *device,
                                                 const gvm_space_options *options, gvm_space **out);
 
@@ -128,7 +129,9 @@ GVM_API GVM_CHECKED gvm_status gvm_space_create(gvm_device *device,
  * GVM_E_NOMEM    too little host memory that can be pinned
  * GVM_E_NOSPACE  too little device memory for its table. Without room for frames it is created, and its regions are used at
  *                their homes until a sync finds room
- * GVM_E_ADDRESS, GVM_E_LIMIT  as for gvm_buffer_create() and gvm_buffer_commit() */
+ * GVM_E_LIMIT    4096 collections of the device have clean_low, or as for gvm_buffer_commit()
+ * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create()
+ * GVM_E_LIMIT, GVM_E_SYSTEM    with unused_count or clean_low: the library's thread cannot be started */
 GVM_API GVM_CHECKED gvm_status gvm_collection_create(gvm_space *space, uint64_t count,
                                                      uint64_t region_bytes,
                                                      const gvm_collection_options *options,
@@ -165,7 +168,8 @@ GVM_API GVM_CHECKED gvm_status gvm_region_create(gvm_collection *collection, uin
 
 /* Deletes a region. To kernels it exists until the next sync, which returns GVM_E_TIMEOUT as long as one has it mapped.
  *
- * GVM_E_INVALID  there is no such region, or the CPU has it mapped */
+ * GVM_E_INVALID  there is no such region, or the CPU has it mapped
+ * GVM_E_LIMIT, GVM_E_SYSTEM  the library's thread cannot be started: kernels may ask it for the number */
 GVM_API GVM_CHECKED gvm_status gvm_region_delete(gvm_collection *collection, uint32_t region);
 
 /* Maps a region for the statement that follows, in which `type name` is its address, and unmaps it however that is

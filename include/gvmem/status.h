@@ -24,7 +24,8 @@
  * 7. flags are constants that are added by |. Unknown ones, and members called reserved that are not 0, are GVM_E_INVALID.
  * 8. Calls that may wait for another process have an argument timeout_ms: so many milliseconds, GVM_TRY, or GVM_FOREVER.
  *    GVM_E_TIMEOUT says that it has passed.
- * 9. Calls that destroy, close, stop or detach return nothing, cannot fail, and ignore NULL and unknown pointers.
+ * 9. Calls that destroy, close, stop or detach return nothing, cannot fail, and ignore NULL and unknown pointers. Excepted
+ *    are gvm_ipc_close() and gvm_callback_server_close().
  *
  * Threads: any thread may call anything here; gvm_error_last() is about the calling thread alone.
  * No call of the library is a cancellation point: pthread_cancel(3) takes effect when it has returned, also where the

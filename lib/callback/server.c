@@ -55,7 +55,7 @@ static gvm_status clear_words(gvm_callback_server *s)
 static gvm_status take_callback_words(gvm_callback_server *s)
 {
     static const gvmi_words_spec spec = {
-        .what = "callback servers",
+        .what = "callback servers and spaces of regions",
         .to_do = "destroy some",
         .device_bytes = sizeof(gvm_callback_words),
         .host_bytes = sizeof(gvm_callback_mail),
