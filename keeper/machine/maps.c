@@ -217,18 +217,20 @@ void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object)
     gvmi_keep_publish_permits(object);
 }
 
-/* It is sent at the end of the event, or where it comes in for those who wait; or it is being cut off. */
+/* It is sent at the end of the event, or where it comes in for those who wait. */
 static bool is_sent_later(const keep_opening *opening, const keep_chunk *chunk)
 {
     const bool waits = opening->object->bringing && (opening->flags & GVM_OPEN_MAPPED) == 0;
 
-    return chunk->send || chunk->op == KEEP_OP_CUT ||
+    return chunk->send ||
            (waits && (chunk->op == KEEP_OP_IN_ROOM || chunk->op == KEEP_OP_IN_COPY));
 }
 
 void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening)
 {
     const keep_object *object = opening->object;
+    const uint32_t chunks = gvmi_keep_opened_chunks(opening), kept = gvmi_keep_kept_chunks(object),
+                   end = chunks < kept ? chunks : kept;
     map_set set = {.opening = opening, .most = GVMI_MAP_ALL_CHUNKS_MAX};
 
     if (gvmi_keep_follows_all(opening) && !opening->broken)
@@ -239,7 +241,7 @@ void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening)
         opening->mapped_mark = 0;
         opening->sent_generation = 0; /* until the last of these MAPs: leases wait for all of them */
     }
-    for (uint32_t i = 0; i < gvmi_keep_opened_chunks(opening); i++)
+    for (uint32_t i = 0; i < end; i++)
         if (!gvmi_keep_follows(opening, &object->chunks[i]) &&
             !is_sent_later(opening, &object->chunks[i]))
             add_to_set(m, &set, i);

@@ -125,6 +125,30 @@ static void chunks_are_free_when_all_have_unmapped_them(void **state)
     end_fixture(&p.w);
 }
 
+/* When /x is opened again all have unmapped chunk 1, and all but the opening of a link chunk 0. */
+static void chunk_that_all_have_unmapped_is_not_sent_to_who_comes_before_the_others_are(void **state)
+{
+    pair p;
+    actor *c;
+    uint32_t link_slot = 0, slot = 0;
+
+    (void)state;
+    start_pair(&p, 4, 4, 0, OWNER, 0);
+    c = join(&p.w, OWNER);
+    assert_int_equal(link_object(&p.w, p.a, p.a_slot, "/l", 0600, CHUNK), GVM_OK);
+    assert_int_equal(open_object(&p.w, c, "/l", GVM_OPEN_LINK, &link_slot), GVM_OK);
+    c->deaf = true;
+    ask_size(&p.w, p.a, GVMI_WIRE_SHRINK, p.a_slot, 0);
+    assert_int_equal(c->unanswered_count, 1);
+    p.b->deaf = true;
+    assert_int_equal(open_object(&p.w, p.b, "/x", GVM_OPEN_MAPPED, &slot), GVM_OK);
+    assert_int_equal(p.b->unanswered_count, 0);
+    say_mapped(&p.w, c, c->map);
+    assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
+    assert_int_equal(taken_bytes(&p.w), 0);
+    end_fixture(&p.w);
+}
+
 static void cut_off_client_holds_chunks_that_it_has_not_unmapped(void **state)
 {
     pair p;
@@ -200,6 +224,7 @@ int main(void)
         cmocka_unit_test(leased_object_does_not_shrink),
         cmocka_unit_test(read_only_opening_may_not_shrink),
         cmocka_unit_test(chunks_are_free_when_all_have_unmapped_them),
+        cmocka_unit_test(chunk_that_all_have_unmapped_is_not_sent_to_who_comes_before_the_others_are),
         cmocka_unit_test(cut_off_client_holds_chunks_that_it_has_not_unmapped),
         cmocka_unit_test(object_of_several_maps_is_sent_with_one_size),
         cmocka_unit_test(shrinker_that_leaves_is_not_answered),
