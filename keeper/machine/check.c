@@ -101,7 +101,7 @@ static bool check_waits(const keep_object *object, uint32_t index)
     for (const keep_opening *o = object->openings; o != NULL; o = o->next)
         for (const keep_pending *p = o->first_pending; p != NULL; p = p->next)
             for (uint32_t i = 0; i < p->count; i++) {
-                waits += p->indexes[i] == index;
+                waits += p->indexes[i] == index && p->awaited;
                 unmaps += p->indexes[i] == index && !p->unmapped;
             }
     return waits == object->chunks[index].waits && unmaps == object->chunks[index].unmaps;

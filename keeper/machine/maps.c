@@ -6,6 +6,10 @@
  * comes back before an opening reads it costs that opening nothing, where mapping host memory would take the driver
  * 9 us a MiB, one process after the other. An opening with GVM_OPEN_MAPPED follows all chunks for ever.
  *
+ * A move waits for those that followed the chunk when its new place was sent, not for openings that are sent it
+ * meanwhile, as their first: else a client that opens an object again and again would hold a move up for ever. Those have
+ * nothing to unmap; a permit to read waits until they have answered (`ready`), and the next move does.
+ *
  * A lease is granted behind the MAPs that it needs: the client answers those before it takes the lease. So an opening with a
  * lease follows all chunks, and has mapped them.
  *
@@ -97,10 +101,17 @@ static bool is_to_unmap(const gvmi_machine *m, const keep_opening *opening, cons
            (opening->flags & GVM_OPEN_MAPPED) == 0;
 }
 
-/* One MAP of count chunks; last: of its set, which completes size and generation. */
-static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *indexes,
-                     uint32_t count, bool last)
+typedef struct map_set {
+    keep_opening *opening;
+    bool first; /* of chunks that it did not follow: nothing is replaced, and no move waits for the answer */
+    uint32_t indexes[GVMI_WIRE_CHUNKS_MAX], count, most;
+} map_set;
+
+/* One MAP of the set; last: it completes size and generation. */
+static void send_map(gvmi_machine *m, const map_set *set, bool last)
 {
+    keep_opening *opening = set->opening;
+    const uint32_t *indexes = set->indexes, count = set->count;
     keep_object *object = opening->object;
     keep_pending *pending = malloc(sizeof *pending + count * sizeof pending->indexes[0]);
     uint32_t frames[GVMI_WIRE_CHUNKS_MAX], sent = 0, listed = 0;
@@ -112,8 +123,12 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
         return;
     }
     note_sent(opening, last);
-    *pending = (keep_pending){
-        .client = opening->client, .serial = ++m->serials, .sent_ns = m->now_ns, .count = count};
+    *pending = (keep_pending){.client = opening->client,
+                              .serial = ++m->serials,
+                              .sent_ns = m->now_ns,
+                              .awaited = !set->first,
+                              .unmapped = set->first,
+                              .count = count};
     list_map(m, opening, pending);
     gvmi_keep_count_served(m, 1);
     gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
@@ -128,8 +143,8 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
         keep_chunk *chunk = &object->chunks[indexes[i]];
 
         pending->indexes[i] = indexes[i];
-        chunk->waits++;
-        chunk->unmaps++;
+        chunk->waits += pending->awaited;
+        chunk->unmaps += pending->awaited;
         if (indexes[i] >= gvmi_keep_kept_chunks(object))
             continue;
         message.tail.chunks[listed] = (gvmi_wire_chunk){.index = indexes[i], .tier = GVM_TIER_ABSENT};
@@ -150,16 +165,11 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
     (void)gvmi_keep_send(m, opening->client, &message, frames);
 }
 
-typedef struct map_set {
-    keep_opening *opening;
-    uint32_t indexes[GVMI_WIRE_CHUNKS_MAX], count, most;
-} map_set;
-
 /* One more chunk, which the last MAP may have to leave to the next. */
 static void add_to_set(gvmi_machine *m, map_set *set, uint32_t index)
 {
     if (set->count == set->most) {
-        send_map(m, set->opening, set->indexes, set->count, false);
+        send_map(m, set, false);
         set->count = 0;
     }
     set->indexes[set->count++] = index;
@@ -188,7 +198,7 @@ static void send_changes(gvmi_machine *m, keep_opening *opening)
     opening->behind = set.count == 0 && opening->first_pending != NULL &&
                       opening->client != object->asker;
     if (!opening->behind)
-        send_map(m, opening, set.indexes, set.count, true);
+        send_map(m, &set, true);
 }
 
 /* It was sent. */
@@ -222,8 +232,7 @@ static bool is_sent_later(const keep_opening *opening, const keep_chunk *chunk)
 {
     const bool waits = opening->object->bringing && (opening->flags & GVM_OPEN_MAPPED) == 0;
 
-    return chunk->send ||
-           (waits && (chunk->op == KEEP_OP_IN_ROOM || chunk->op == KEEP_OP_IN_COPY));
+    return chunk->send || (waits && (chunk->op == KEEP_OP_IN_ROOM || chunk->op == KEEP_OP_IN_COPY));
 }
 
 void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening)
@@ -231,7 +240,7 @@ void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening)
     const keep_object *object = opening->object;
     const uint32_t chunks = gvmi_keep_opened_chunks(opening), kept = gvmi_keep_kept_chunks(object),
                    end = chunks < kept ? chunks : kept;
-    map_set set = {.opening = opening, .most = GVMI_MAP_ALL_CHUNKS_MAX};
+    map_set set = {.opening = opening, .first = true, .most = GVMI_MAP_ALL_CHUNKS_MAX};
 
     if (gvmi_keep_follows_all(opening) && !opening->broken)
         return;
@@ -248,7 +257,7 @@ void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening)
     opening->mapped_mark = (opening->flags & GVM_OPEN_MAPPED) != 0 ? UINT64_MAX : ++m->marks;
     if (set.count > 0 || opening->anew) {
         opening->ready = false;
-        send_map(m, opening, set.indexes, set.count, true);
+        send_map(m, &set, true);
     }
     opening->ready = opening->ready || opening->first_pending == NULL;
     gvmi_keep_publish_permit(opening);
@@ -265,10 +274,12 @@ void gvmi_keep_map_for_waits(gvmi_machine *m, keep_object *object)
 
 void gvmi_keep_catch_up(gvmi_machine *m, keep_opening *opening)
 {
+    const map_set none = {.opening = opening};
+
     if (!opening->behind || opening->broken)
         return;
     opening->behind = false;
-    send_map(m, opening, NULL, 0, true);
+    send_map(m, &none, true);
 }
 
 static void release_pending_frames(gvmi_machine *m, const keep_opening *opening, keep_pending *pending)
@@ -290,7 +301,7 @@ static void answer_first(gvmi_machine *m, keep_opening *opening)
     opening->first_pending = pending->next;
     if (opening->first_pending == NULL)
         opening->last_pending = NULL;
-    for (uint32_t i = 0; i < pending->count; i++) {
+    for (uint32_t i = 0; i < (pending->awaited ? pending->count : 0); i++) {
         opening->object->chunks[pending->indexes[i]].waits--;
         gvmi_keep_check_answers(m, opening->object, pending->indexes[i]);
     }

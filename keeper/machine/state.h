@@ -42,7 +42,7 @@
  * I5  a chunk is where its `where` says: it has that frame; clean implies both, one of the host. One that was
  *     moved out keeps its device frame no longer than somebody may have that mapped.
  *     Of an untracked object that is not sealed none is clean, but while it is FROZEN.
- * I6  waits of a chunk is the number of MAPs with it that were sent and not answered by MAPPED, and
+ * I6  waits of a chunk is the number of MAPs with it that moves wait for and that were not answered by MAPPED, and
  *     unmaps of those that were not answered by UNMAPPED either.
  * I7  a user's used_bytes is the sum of chunk_bytes * chunk_count over its objects, with growth under
  *     way counted in, and of the HELD frames charged to clients of the user.
@@ -240,7 +240,7 @@ typedef struct keep_chunk {
     bool make;       /* MAKE_WAIT: the frame does not exist yet */
     bool unsafe;     /* IN: the host frame had writers when the copy began */
     bool send;       /* a MAP of it is to be sent at the end of the event */
-    uint32_t waits;  /* MAPs of it that are not done */
+    uint32_t waits;  /* MAPs of it that are not done, to openings that followed it before */
     uint32_t unmaps; /* of them, those whose client may have what they replace */
     uint64_t stamp;
     uint64_t unmapped_mark; /* when it was last unmapped in all openings but those that keep it mapped */
@@ -414,7 +414,8 @@ typedef struct keep_pending {
     uint64_t serial;
     int64_t sent_ns, due_ns;
     uint64_t host_bytes; /* of host memory that it maps */
-    bool unmapped;       /* what it replaces is released */
+    bool awaited;        /* by moves: the opening followed the chunks before */
+    bool unmapped;       /* what it replaces is released, or it replaces nothing */
     uint32_t count;
     uint32_t indexes[];
 } keep_pending;
@@ -828,7 +829,7 @@ void gvmi_keep_stay(gvmi_machine *m, keep_object *object, keep_chunk *chunk);
 bool gvmi_keep_device_room_comes(const keep_device *device, uint64_t bytes);
 bool gvmi_keep_room_comes(const gvmi_machine *m, uint64_t bytes);
 bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
-/* All clients to which the chunk's new place was sent have answered, perhaps. */
+/* All clients that the chunk's move waits for have answered, perhaps. */
 void gvmi_keep_check_answers(gvmi_machine *m, keep_object *object, uint32_t chunk);
 /* The copy of a chunk has ended. made: its frame exists now. */
 void gvmi_keep_copied(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_status status,

@@ -238,6 +238,66 @@ static void opening_that_keeps_all_mapped_has_what_could_not_be_copied(void **st
     end_fixture(&p.w);
 }
 
+/* Each a moment before it would be cut off answers, and is closed when the next has opened the object. */
+static void openings_one_after_the_other_hold_up_no_move(void **state)
+{
+    pair p;
+    actor *c;
+    uint32_t slot = 0, other = 0;
+
+    (void)state;
+    start_open(&p, 2, 4, 2, OWNER, GVM_OPEN_MAPPED);
+    c = join(&p.w, OTHER);
+    p.b->deaf = true;
+    begin_evict(&p.w, p.a, "/x");
+    tick(&p.w, 900);
+    c->deaf = true;
+    assert_int_equal(open_object(&p.w, c, "/x", GVM_OPEN_MAPPED, &slot), GVM_OK);
+    assert_int_equal(sent_count(c), 2);
+    while (p.b->unanswered_count > 0)
+        say_mapped(&p.w, p.b, &p.b->unanswered[0].message.body.MAP);
+    assert_int_equal(device(&p.w)->free_bytes, 2 * CHUNK);
+    assert_int_equal(p.w.machine->devices[0].leaving_bytes, 0);
+    assert_int_equal(only_object(&p.w)->lease_state, KEEP_SHARED);
+    assert_int_equal(create(&p.w, p.a, "/y", 2, 0, &other), GVM_OK);
+
+    /* It has no permit before it has mapped what it was sent; and the next move waits for it. */
+    assert_true(permit(p.b, p.b_slot) & GVMI_PERMIT_READ);
+    assert_false(permit(c, slot) & GVMI_PERMIT_READ);
+    ask_with_hint(&p.w, p.a, p.a_slot, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    while (p.b->unanswered_count > 0)
+        say_mapped(&p.w, p.b, &p.b->unanswered[0].message.body.MAP);
+    assert_false(granted(p.a));
+    while (c->unanswered_count > 0)
+        say_mapped(&p.w, c, &c->unanswered[0].message.body.MAP);
+    assert_true(granted(p.a));
+    assert_true(permit(c, slot) & GVMI_PERMIT_READ);
+    end_fixture(&p.w);
+}
+
+/* What comes in for others is where it is already. */
+static void acquire_of_another_opening_holds_up_no_move(void **state)
+{
+    pair p;
+    actor *c;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_evicted(&p, 2);
+    c = join(&p.w, OTHER);
+    p.b->deaf = c->deaf = true;
+    ask_with_hint(&p.w, p.b, p.b_slot, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    assert_int_equal(p.b->unanswered_count, 2);
+    assert_int_equal(open_object(&p.w, c, "/x", 0, &slot), GVM_OK);
+    ask(&p.w, c, slot, GVM_LEASE_READ, -1);
+    assert_int_equal(sent_count(c), 2);
+    while (p.b->unanswered_count > 0)
+        say_mapped(&p.w, p.b, &p.b->unanswered[0].message.body.MAP);
+    assert_true(granted(p.b) && granted(c));
+    assert_false(permit(c, slot) & GVMI_PERMIT_READ);
+    end_fixture(&p.w);
+}
+
 /* ---- later leases */
 
 static void next_acquire_maps_what_is_missing(void **state)
@@ -664,6 +724,8 @@ int main(void)
         cmocka_unit_test(opening_that_keeps_all_mapped_has_what_is_on_its_way),
         cmocka_unit_test(opening_that_keeps_all_mapped_has_what_comes_in_for_others),
         cmocka_unit_test(opening_that_keeps_all_mapped_has_what_could_not_be_copied),
+        cmocka_unit_test(openings_one_after_the_other_hold_up_no_move),
+        cmocka_unit_test(acquire_of_another_opening_holds_up_no_move),
         cmocka_unit_test(next_acquire_maps_what_is_missing),
         cmocka_unit_test(scan_of_what_stays_on_the_host_maps_it_once),
         cmocka_unit_test(chunk_that_comes_in_is_sent_to_who_waits_as_it_arrives),
