@@ -67,7 +67,8 @@ typedef struct gvm_keeper_options {
     const gvm_quota *quotas; /* quota_count of them */
     uint32_t quota_count;
     uint32_t revoke_limit_ms; /* a client that does not map for so long what was moved is cut off; 0:
-                               * 10 s. Each MiB of host memory that any process is to map adds 36 us */
+                               * 10 s. Each MiB of host memory that any process is to map adds 36 us, and
+                               * all of it at most three times as much as this */
     uint32_t lease_limit_ms; /* and one that keeps a lease so long while others wait; 0: no limit */
     const char *trace_path;  /* append every acquire that the policy sees; NULL: none */
     /* Called with a line about each thing that the keeper decides by itself: clients refused, cut off or

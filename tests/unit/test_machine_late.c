@@ -239,6 +239,33 @@ static void client_that_has_much_host_memory_to_map_has_longer(void **state)
     end_fixture(&w);
 }
 
+/* However many openings of one client have how much to map. */
+static void mapping_adds_three_revoke_timeouts_at_most(void **state)
+{
+    gvmi_machine_config config = small_config(1, 0);
+    fixture w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    config.host_budget_bytes = GVMI_MAP_ALL_CHUNKS_MAX * GVMI_GIB;
+    config.revoke_limit_ms = 100;
+    start_fixture_as(&w, &config);
+    a = join(&w, OWNER);
+    b = join(&w, OTHER);
+    a->create_chunk_bytes = GVMI_GIB;
+    assert_int_equal(create(&w, a, "/x", GVMI_MAP_ALL_CHUNKS_MAX, 0666, &slot), GVM_OK);
+    a->deaf = b->deaf = true;
+    for (int i = 0; i < 3; i++) /* 295 ms each */
+        assert_int_equal(open_object(&w, a, "/x", GVM_OPEN_MAPPED, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", GVM_OPEN_MAPPED, &slot), GVM_OK);
+    tick(&w, 350);
+    assert_false(b->cut);
+    tick(&w, 100);
+    assert_true(b->cut);
+    end_fixture(&w);
+}
+
 /* Its own request, which waits for its own lease, does not spare a client. */
 static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **state)
 {
@@ -404,6 +431,7 @@ int main(void)
         cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
         cmocka_unit_test(client_that_could_not_be_sent_its_map_is_not_late),
         cmocka_unit_test(client_that_has_much_host_memory_to_map_has_longer),
+        cmocka_unit_test(mapping_adds_three_revoke_timeouts_at_most),
         cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
         cmocka_unit_test(read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write),
         cmocka_unit_test(who_wants_to_write_regions_does_not_wait_for_collections),
