@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "postgres/area.h"
 #include "postgres/cuda.h"
 
 #define IDLE_S 3 /* after which an opening is closed */
@@ -73,6 +74,46 @@ find_copy_locked(gstore_copies *c, uint64_t id)
 	return found;
 }
 
+gvm_status
+gstore_find_keeper_device(const gvm_snapshot *snapshot, gvm_device *device, gvm_keeper_device_info *out)
+{
+	gvm_keeper_info keeper = {.struct_size = sizeof keeper};
+	gvm_device_info here = {.struct_size = sizeof here};
+	gvm_status		status = gvm_device_get_info(device, &here);
+
+	if (status == GVM_OK)
+		status = gvm_snapshot_get_keeper(snapshot, &keeper);
+	for (uint32_t i = 0; i < keeper.devices && status == GVM_OK; i++)
+	{
+		out->struct_size = sizeof *out;
+		status = gvm_snapshot_get_device(snapshot, i, out);
+		if (status == GVM_OK && memcmp(out->uuid, here.uuid, sizeof here.uuid) == 0)
+			return GVM_OK;
+	}
+	return status != GVM_OK
+		? status
+		: gvm_error_set(GVM_E_OTHERDEVICE, "the keeper does not serve %s", here.name);
+}
+
+/* Gives the keeper's free memory of the device to other programs. False: the error is as before. */
+static bool
+trim_keeper(gstore_copies *c, gvm_device *device)
+{
+	const gvm_error		   error = gstore_last_error();
+	gvm_keeper_device_info there;
+	gvm_snapshot		  *snapshot = NULL;
+	gvm_status			   status = gvm_client_get_snapshot(c->keeper, &snapshot);
+
+	if (status == GVM_OK)
+		status = gstore_find_keeper_device(snapshot, device, &there);
+	gvm_snapshot_destroy(snapshot);
+	if (status == GVM_OK)
+		status = gvm_client_trim(c->keeper, there.ordinal, 0, NULL);
+	if (status != GVM_OK)
+		gvm_error_restore(&error);
+	return status == GVM_OK;
+}
+
 /* Free memory that the keeper has may be what is missing. */
 static gvm_status
 allocate_copy(gstore_copies *c, copy *made)
@@ -81,7 +122,7 @@ allocate_copy(gstore_copies *c, copy *made)
 	gvm_ipc_info info = {.struct_size = sizeof info};
 	gvm_status	 status = gvm_ipc_create(device, made->bytes, &made->memory);
 
-	if (status == GVM_E_NOSPACE && gvm_client_trim(c->keeper, made->device, 0, NULL) == GVM_OK)
+	if (status == GVM_E_NOSPACE && trim_keeper(c, device))
 		status = gvm_ipc_create(device, made->bytes, &made->memory);
 	if (status != GVM_OK)
 		return status;

@@ -47,6 +47,13 @@ void gstore_copies_drop(gstore_copies *copies, uint64_t copy);
 /* Closes foreign memory that nobody has used for a while: its backend ended or was cancelled. */
 void gstore_copies_tidy(gstore_copies *copies);
 
+/*
+ * A device as the keeper knows it. Its ordinal may be another there: an external keeper may see other devices.
+ * GVM_E_OTHERDEVICE: the keeper does not serve it.
+ */
+gvm_status gstore_find_keeper_device(const gvm_snapshot *snapshot, gvm_device *device,
+									 gvm_keeper_device_info *out);
+
 /* What copies take on a device. */
 uint64_t gstore_copies_bytes(gstore_copies *copies, int32_t device);
 

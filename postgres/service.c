@@ -245,8 +245,8 @@ read_budgets(gstore_service *s, int32_t device, gstore_budgets *out)
 	if (status != GVM_OK)
 		return status;
 	status = gvm_snapshot_get_keeper(now, &keeper);
-	if (status == GVM_OK && (uint32_t) device < keeper.devices)
-		status = gvm_snapshot_get_device(now, (uint32_t) device, &here);
+	if (status == GVM_OK)
+		status = gstore_find_keeper_device(now, s->devices[device], &here);
 	gvm_snapshot_destroy(now);
 	if (status != GVM_OK)
 		return status;
@@ -616,7 +616,7 @@ gstore_service_drop_copy(gstore_service *s, uint64_t copy)
 }
 
 static gvm_status
-report_keeper(gstore_service *s, const gvm_snapshot *snapshot, gstore_report *out)
+report_keeper(const gvm_snapshot *snapshot, gstore_report *out)
 {
 	gvm_keeper_info keeper = {.struct_size = sizeof keeper};
 	gvm_status		status = gvm_snapshot_get_keeper(snapshot, &keeper);
@@ -640,9 +640,24 @@ report_keeper(gstore_service *s, const gvm_snapshot *snapshot, gstore_report *ou
 		to->host_bytes = from.host_backed_bytes;
 		to->evicted_bytes = from.evicted_bytes;
 		to->promoted_bytes = from.promoted_bytes;
-		to->copies_bytes = gstore_copies_bytes(s->copies, from.ordinal);
 	}
 	return status;
+}
+
+/* Copies are listed by the ordinals here, the report by the keeper's. */
+static void
+report_copies(gstore_service *s, const gvm_snapshot *snapshot, gstore_report *out)
+{
+	for (int32_t d = 0; d < s->device_count; d++)
+	{
+		gvm_keeper_device_info there;
+
+		if (gstore_find_keeper_device(snapshot, s->devices[d], &there) != GVM_OK)
+			continue;
+		for (uint32_t i = 0; i < out->device_count; i++)
+			if (out->devices[i].ordinal == there.ordinal)
+				out->devices[i].copies_bytes = gstore_copies_bytes(s->copies, d);
+	}
 }
 
 gvm_status
@@ -660,7 +675,8 @@ gstore_service_report(gstore_service *s, gstore_report *out, gstore_store_size *
 	if (status == GVM_OK)
 	{
 		memset(out, 0, sizeof *out);
-		status = report_keeper(s, snapshot, out);
+		status = report_keeper(snapshot, out);
+		report_copies(s, snapshot, out);
 	}
 	gvm_snapshot_destroy(snapshot);
 	if (status == GVM_OK) /* last: the caller frees them after success alone */

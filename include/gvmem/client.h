@@ -577,9 +577,9 @@ GVM_API GVM_CHECKED gvm_status gvm_client_evict(gvm_client *client, const char *
                                                 uint64_t size_bytes, uint64_t *evicted_bytes);
 
 /* Gives free device memory of the keeper's back to the driver until at most keep_bytes are left.
- * *freed_bytes may be NULL.
+ * keeper_device is the device's ordinal at the keeper (gvm_keeper_device_info). *freed_bytes may be NULL.
  *
- * GVM_E_INVALID  there is no such device at the keeper
+ * GVM_E_INVALID  the keeper serves no such device
  * GVM_E_DENIED   neither the keeper's own user nor root */
 GVM_API GVM_CHECKED gvm_status gvm_client_trim(gvm_client *client, int32_t keeper_device,
                                                uint64_t keep_bytes, uint64_t *freed_bytes);

@@ -169,17 +169,21 @@ static bool is_permitted(const gvmi_wire_message *message)
 static void handle_trim(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     const gvmi_wire_trim *body = &message->body.TRIM;
+    uint32_t d = 0;
 
-    if (body->device >= m->config.device_count)
-        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_INVALID,
-                               "there is no device %u: the keeper serves %u, numbered from 0",
-                               body->device, m->config.device_count);
+    while (d < m->config.device_count && (uint32_t)m->config.devices[d].ordinal != body->device)
+        d++;
+    if (d == m->config.device_count)
+        gvmi_keep_reply_failed(
+            m, client, message->head.request, GVM_E_INVALID,
+            "the keeper does not serve a device %u: gvmem keeper status lists those that it serves",
+            body->device);
     else if (!gvmi_keep_is_admin(m, client))
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
                                "only the keeper's own user and root may trim");
     else
         gvmi_keep_reply_done(m, client, message->head.request,
-                             gvmi_keep_trim(m, &m->devices[body->device].place, body->keep_bytes));
+                             gvmi_keep_trim(m, &m->devices[d].place, body->keep_bytes));
 }
 
 static void handle_quota(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)

@@ -239,7 +239,7 @@ typedef struct gvmi_wire_map {
 } gvmi_wire_map;
 
 typedef struct gvmi_wire_trim {
-    uint32_t device;
+    uint32_t device; /* the keeper's ordinal */
     uint32_t reserved;
     uint64_t keep_bytes;
 } gvmi_wire_trim;

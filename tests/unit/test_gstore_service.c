@@ -41,11 +41,13 @@ static void ignore(uint32_t window)
     (void)window;
 }
 
-static bool begin(void)
+static bool begin_with(const char *machine, const int32_t *devices, uint32_t device_count)
 {
     const gvm_keeper_options keeper = {.struct_size = sizeof keeper,
                                        .path = w.path,
-                                       .device_budget_bytes = 64 * MIB,
+                                       .devices = devices,
+                                       .device_count = device_count,
+                                       .device_budget_bytes = 128 * MIB,
                                        .host_budget_bytes = MIB};
     const gstore_service_options options = {.path = w.path,
                                             .threads = 1,
@@ -59,11 +61,16 @@ static bool begin(void)
                                             .wake = note_done,
                                             .give_back = ignore};
 
-    fixture_machine("memory=1GiB");
+    fixture_machine("%s", machine);
     snprintf(w.path, sizeof w.path, "/tmp/gvmem-gstore-service-%d", (int)getpid());
     return sem_init(&w.done, 0, 0) == 0 && sem_init(&w.queue.posted, 0, 0) == 0 &&
            gvm_keeper_start(&keeper, &w.keeper) == GVM_OK &&
            gstore_service_start(&options, &w.service) == GVM_OK;
+}
+
+static bool begin(void)
+{
+    return begin_with("memory=1GiB", NULL, 0);
 }
 
 static void end(void)
@@ -163,12 +170,59 @@ static int post_in_order(void *arg)
 
 CHILD_TEST(commands_are_carried_out_in_the_order_of_their_posting, post_in_order)
 
+/* ---- a keeper of some devices */
+
+static bool leave_free_memory_at_the_keeper(int32_t device, uint64_t bytes)
+{
+    gvm_object_options options = gvm_object_options_init();
+    gvm_client *client = NULL;
+    gvm_object *object = NULL;
+    bool good;
+
+    options.size_bytes = bytes;
+    options.device = device;
+    good = gvm_client_connect(w.path, &client) == GVM_OK &&
+           gvm_object_create(client, NULL, bytes, &options, &object) == GVM_OK;
+    gvm_object_close(object);
+    gvm_client_close(client);
+    return good;
+}
+
+/* Its device 0 is device 1 here. */
+static int copy_on_another_device(void *arg)
+{
+    gstore_report report;
+    gstore_store_size *sizes = NULL;
+    uint32_t size_count = 0;
+    gstore_window *window = &w.windows[0];
+
+    (void)arg;
+    CHILD_EXPECT(begin_with("devices=2,memory=256MiB", (int32_t[]){1}, 1));
+    CHILD_EXPECT(leave_free_memory_at_the_keeper(1, 128 * MIB));
+    *window = (gstore_window){.verb = GSTORE_COPY_MAKE,
+                              .name = {.store = 1, .epoch = 1, .device = 1},
+                              .copy = 7,
+                              .copy_bytes = 200 * MIB,
+                              .latch = window};
+    gstore_queue_put(&w.queue, window);
+    CHILD_EXPECT(sem_wait(&w.done) == 0 && window->status == GVM_OK);
+    CHILD_EXPECT(gstore_service_report(w.service, &report, &sizes, &size_count) == GVM_OK);
+    free(sizes);
+    CHILD_EXPECT(report.device_count == 1 && report.devices[0].ordinal == 1);
+    CHILD_EXPECT(report.devices[0].copies_bytes >= 200 * MIB);
+    end();
+    return 0;
+}
+
+CHILD_TEST(copy_has_the_free_memory_of_a_keeper_that_serves_other_devices, copy_on_another_device)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(backend_stopped_before_it_posts_holds_up_no_other),
         cmocka_unit_test(backend_stopped_before_it_wakes_the_service_holds_up_no_other),
         cmocka_unit_test(commands_are_carried_out_in_the_order_of_their_posting),
+        cmocka_unit_test(copy_has_the_free_memory_of_a_keeper_that_serves_other_devices),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -561,6 +561,39 @@ static void lent_chunks_are_listed_and_counted_at_the_lender(void **state)
     end_fixture(&w);
 }
 
+/* Device 0 of the keeper is the second that it was started with. */
+static void trim_names_the_device_by_its_ordinal(void **state)
+{
+    gvmi_machine_config config = small_config(4, 4);
+    gvmi_wire_message m;
+    fixture w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    config.device_count = 2;
+    config.devices[1] = config.devices[0];
+    config.devices[0].ordinal = 3;
+    config.devices[1].uuid[0] = 8;
+    start_fixture_as(&w, &config);
+    a = join(&w, KEEPER_UID);
+    assert_int_equal(create_on_second(&w, a, "/x", 2, &slot), GVM_OK);
+    close_slot(&w, a, slot);
+    drop_object(&w, a, "/x");
+    assert_int_equal(lender(&w)->place.free_bytes, 2 * CHUNK);
+    gvmi_wire_start(&m, GVMI_WIRE_TRIM, 20);
+    for (m.body.TRIM.device = 1; m.body.TRIM.device < 4; m.body.TRIM.device++) {
+        say(&w, a, &m);
+        assert_int_equal(reply_status(a), m.body.TRIM.device == 3 ? GVM_OK : GVM_E_INVALID);
+        assert_int_equal(lender(&w)->place.free_bytes, 2 * CHUNK);
+    }
+    m.body.TRIM.device = 0;
+    say(&w, a, &m);
+    assert_int_equal(last(a)->body.DONE.value, 2 * CHUNK);
+    assert_int_equal(lender(&w)->place.used_bytes, 0);
+    end_fixture(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -590,6 +623,7 @@ int main(void)
         cmocka_unit_test(object_that_ends_gives_lent_memory_back),
         cmocka_unit_test(host_object_borrows_nothing),
         cmocka_unit_test(lent_chunks_are_listed_and_counted_at_the_lender),
+        cmocka_unit_test(trim_names_the_device_by_its_ordinal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
