@@ -640,7 +640,8 @@ static inline bool gvmi_keep_follows_all(const keep_opening *opening)
 void gvmi_keep_mark(gvmi_machine *m, keep_object *object);
 /* A MAP of the chunk is to be sent at the end of the event. */
 void gvmi_keep_send_chunk(gvmi_machine *m, keep_object *object, uint32_t index);
-/* Requests were served: a growth counts as one for each opening of its object, too. */
+/* Requests were served: a growth counts as one for each opening of its object, too, and a walk over chunks as
+ * gvmi_keep_resident() has it. */
 void gvmi_keep_count_served(gvmi_machine *m, uint32_t count);
 /* The object has requests that may be granted, but the event has served as many as it may. */
 void gvmi_keep_serve_later(gvmi_machine *m, keep_object *object);

@@ -178,6 +178,43 @@ static void growths_that_are_over_at_once_are_answered_in_turns(void **state)
     end_fixture(&w);
 }
 
+/* Though they change nothing, all chunks are looked at. */
+static void evictions_and_growths_of_many_chunks_are_carried_out_in_turns(void **state)
+{
+    const uint32_t chunks = 1024, count = 100;
+    const gvmi_machine_config config = small_config(4, chunks + 1);
+    fixture w;
+    actor *a;
+    uint32_t slot;
+
+    (void)state;
+    start_fixture_as(&w, &config);
+    w.unchecked = true;
+    a = join(&w, 1);
+    assert_int_equal(create_of(&w, a, "/x", chunks + 1, chunks, 0600, 0), GVM_OK);
+    slot = a->slot;
+    w.hold_jobs = true;
+    for (unsigned i = 0; i < count; i++)
+        begin_evict(&w, a, "/x");
+    assert_int_equal(w.job_count, 4);
+    assert_int_equal(w.machine->taken[KEEP_WAITS], count - 1);
+    while (w.job_count > 0)
+        gvmi_machine_job_done(w.machine, w.jobs[--w.job_count], GVM_OK);
+    assert_true(w.machine->taken[KEEP_WAITS] > count - KEEP_SERVED_MAX * 256 / chunks / 2);
+    for (unsigned turns = 0; work(&w); turns++)
+        assert_true(turns < 4);
+    assert_int_equal(w.machine->taken[KEEP_WAITS], 0);
+
+    for (unsigned i = 0; i < count; i++)
+        (void)grow(&w, a, slot, (chunks + 1) * CHUNK - i);
+    gvmi_machine_job_done(w.machine, w.jobs[--w.job_count], GVM_OK);
+    assert_true(w.machine->taken[KEEP_GROWTHS] > count - KEEP_SERVED_MAX * 256 / chunks);
+    while (work(&w))
+        continue;
+    assert_int_equal(w.machine->taken[KEEP_GROWTHS], 0);
+    end_fixture(&w);
+}
+
 /* Requests that awaited the end of a move and were not looked at again yet. */
 static uint32_t count_unplanned(const fixture *w)
 {
@@ -409,6 +446,7 @@ int main(void)
         cmocka_unit_test(requests_that_waited_too_long_are_answered_in_slices),
         cmocka_unit_test(reader_among_readers_changes_no_permit),
         cmocka_unit_test(growths_that_are_over_at_once_are_answered_in_turns),
+        cmocka_unit_test(evictions_and_growths_of_many_chunks_are_carried_out_in_turns),
         cmocka_unit_test(hot_requests_that_a_move_kept_waiting_are_planned_in_turns),
         cmocka_unit_test(links_end_at_once_and_are_freed_in_turns),
         cmocka_unit_test(links_of_a_client_that_left_are_freed_with_the_machine),
