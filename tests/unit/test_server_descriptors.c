@@ -20,6 +20,30 @@
 #define MUCH 10000    /* bytes, more than the keeper reads at once */
 #define CALLS 20      /* after which the keeper has seen what was sent before */
 
+#ifndef SO_PASSRIGHTS /* Linux 6.16 */
+#define SO_PASSRIGHTS 83
+#endif
+
+/* Which sockets the keeper can have descriptors refused for. */
+static enum { NO_SOCKET, THOSE_NOT_CONNECTED, ALL_SOCKETS } refusing;
+
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t bytes);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t bytes);
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t bytes)
+{
+    struct sockaddr_un peer;
+    socklen_t peer_bytes = sizeof peer;
+
+    if (level == SOL_SOCKET && name == SO_PASSRIGHTS &&
+        (refusing == NO_SOCKET || (refusing == THOSE_NOT_CONNECTED &&
+                                   getpeername(fd, (struct sockaddr *)&peer, &peer_bytes) == 0))) {
+        errno = ENOPROTOOPT;
+        return -1;
+    }
+    return __real_setsockopt(fd, level, name, value, bytes);
+}
+
 /* The ends stay open here: what reads must not read, and not end. -1: there is none. */
 static int make_slow(void)
 {
@@ -250,9 +274,41 @@ static void descriptors_that_close_slowly_do_not_delay_the_end(void **state)
     assert_child_succeeds(end_all_the_same, NULL);
 }
 
+static bool is_refused(int fd)
+{
+    const int any = STDIN_FILENO;
+    const bool refused = gvmi_fds_send(fd, "x", 1, &any, 1, MSG_DONTWAIT) < 0 && errno == EPERM;
+
+    close(fd);
+    return refused;
+}
+
+/* Also before a connection is accepted. */
+static int refuse(void *arg)
+{
+    const int no = 0;
+    int ends[2], fd;
+    fixture w;
+
+    (void)arg;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 ||
+        __real_setsockopt(ends[0], SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no) != 0)
+        return 0;
+    refusing = THOSE_NOT_CONNECTED;
+    if (start(&w, CLIENTS_MAX) != 0)
+        return 1;
+    CHILD_EXPECT(is_refused(dial(&w)));
+    refusing = ALL_SOCKETS;
+    CHILD_EXPECT(gvm_keeper_open_socket(w.server, &fd) == GVM_OK && is_refused(fd));
+    return stop(&w);
+}
+
+CHILD_TEST(descriptors_are_refused_where_the_system_can, refuse)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(descriptors_are_refused_where_the_system_can),
         cmocka_unit_test(descriptors_that_close_slowly_delay_nobody),
         cmocka_unit_test(descriptors_that_close_slowly_do_not_delay_the_end),
     };
