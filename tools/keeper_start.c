@@ -7,7 +7,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +19,7 @@
 
 #define DAEMON "gvmem-keeper"
 #define READY_MS 60000 /* a driver with many devices takes seconds to start */
+#define CONNECT_S 10   /* as gvm_client_connect() waits */
 
 static int open_pidfd(pid_t pid)
 {
@@ -271,6 +276,51 @@ int keeper_start(const char *socket, int argc, char **argv)
 
 /* ---- stop */
 
+/* *uid: the user who listens there. It says which process its keeper is, and can name any. */
+static gvm_client *connect_to(const char *path, uid_t *uid)
+{
+    const struct timeval patience = {.tv_sec = CONNECT_S};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct ucred listener = {0};
+    socklen_t bytes = sizeof listener;
+    gvm_client *keeper = NULL;
+    int fd;
+
+    if (strlen(path) >= sizeof address.sun_path)
+        return tool_error("the path of the keeper's socket is too long: %s", path), NULL;
+    strcpy(address.sun_path, path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) != 0 ||
+        connect(fd, (const struct sockaddr *)&address, sizeof address) != 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &bytes) != 0)
+        tool_error("no connection to a keeper at %s: %s", path, strerror(errno));
+    else if (gvm_client_adopt(fd, &keeper) != GVM_OK)
+        tool_fail("no connection to a keeper");
+    if (keeper == NULL && fd >= 0)
+        close(fd);
+    *uid = listener.uid;
+    return keeper;
+}
+
+/* At the default path, without -s and GVMEM_KEEPER, the library takes root's keepers and the user's own alone. */
+static gvm_client *connect_to_stop(const char *path, uid_t *uid)
+{
+    if (path == NULL)
+        path = getenv("GVMEM_KEEPER");
+    *uid = 0;
+    return path == NULL || path[0] == '\0' ? keeper_connect(path) : connect_to(path, uid);
+}
+
+/* Whether the user may end it: as root, who listens for service managers, too, or as its own. */
+static bool may_end(uid_t uid, pid_t pid)
+{
+    char path[64];
+    struct stat found;
+
+    snprintf(path, sizeof path, "/proc/%d", (int)pid);
+    return uid == 0 || (stat(path, &found) == 0 && found.st_uid == uid);
+}
+
 /* The process that answers, or 0 with a complaint. */
 static pid_t keeper_pid(gvm_client **keeper)
 {
@@ -326,7 +376,8 @@ static int end_process(const keeper_options *o, pid_t pid, int pidfd)
 
 int keeper_stop(const keeper_options *o)
 {
-    gvm_client *keeper = keeper_connect(o->socket);
+    uid_t uid;
+    gvm_client *keeper = connect_to_stop(o->socket, &uid);
     pid_t pid = keeper != NULL ? keeper_pid(&keeper) : 0;
     int code = TOOL_FAILED, pidfd = -1;
     char name[32];
@@ -341,6 +392,12 @@ int keeper_stop(const keeper_options *o)
     /* It answers still: so the number was the keeper's when the pidfd was made, and no other's. */
     if (keeper_pid(&keeper) != pid)
         goto done;
+    if (!may_end(uid, pid)) {
+        tool_error("user %u listens there, and says that process %d is the keeper, which is another user's: end it "
+                   "yourself if it is",
+                   (unsigned)uid, (int)pid);
+        goto done;
+    }
     if (!o->forced && !is_daemon(pid, name)) {
         tool_error("the keeper is part of process %d (%s), not of " DAEMON
                    "; end that program, or use --force",

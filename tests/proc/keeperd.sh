@@ -1,7 +1,7 @@
 #!/bin/sh
-# usage: keeperd.sh GVMEM-KEEPER CASE [GVMEM HOLDER]
+# usage: keeperd.sh GVMEM-KEEPER CASE GVMEM [HOLDER]
 # One case of the daemon gvmem-keeper: starting, being found ready, ending, and that each option has an
-# effect (flags, with the program gvmem and test_holder); not what it serves.
+# effect (flags, with the program test_holder); not what it serves.
 set -eu
 keeper=$1
 folder=$(mktemp -d)
@@ -138,10 +138,10 @@ stale) # one that was killed is replaced, one whose socket was replaced leaves i
     [ "$(cat "$socket")" = other ] || fail 'what is not its own was removed'
     ;;
 manager) # as a service manager starts it
-    python3 - "$keeper" "$socket" <<'END' || fail 'the test of the service manager failed'
+    python3 - "$keeper" "$socket" "$3" <<'END' || fail 'the test of the service manager failed'
 import os, socket, subprocess, sys
 
-keeper, path = sys.argv[1:]
+keeper, path, tool = sys.argv[1:]
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(path)
 listener.listen()
@@ -181,6 +181,20 @@ assert child.wait(60) == 0, "exit status"
 assert os.path.exists(path), "the socket was not its own to remove"
 client = socket.socket(socket.AF_UNIX)
 client.connect(path)  # the manager's socket still listens
+
+if os.geteuid() == 0:  # a user's socket, where that user could say of any keeper that it is this one
+    os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    os.seteuid(65534)
+    listener.listen()
+    os.seteuid(0)
+    child = start(1)
+    assert b"READY=1" in notify.recv(1024).split(b"\n"), "not ready"
+    ended = subprocess.run([tool, "keeper", "stop", "--force", "-s", path], stderr=subprocess.PIPE)
+    assert ended.returncode == 1 and b"is another user's" in ended.stderr, ended
+    child.terminate()
+    assert child.wait(60) == 0, "exit status"
 
 assert start(2).wait(60) == 1, "two sockets"
 assert start(1, "--socket", path).wait(60) == 1, "a socket and a path"
