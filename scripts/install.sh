@@ -55,6 +55,9 @@ mkdir -p "$build/postgres-install"
 set -- -s -C "$build/postgres-install" -f "$PWD/postgres/Makefile" VPATH="$PWD/postgres" PG_CONFIG="$pg_config" PG_LDFLAGS="$rpath"
 make "$@" clean
 make "$@" all
-echo "$(command -v "$pg_config")|$destdir" >>"$build/installed-postgres"
+# Its own, not a script in front of it, which may choose another PostgreSQL by then.
+own=$("$pg_config" --bindir)/pg_config
+[ -x "$own" ] || own=$(command -v "$pg_config")
+echo "$own|$destdir" >>"$build/installed-postgres"
 make "$@" DESTDIR="$destdir" install
 echo "installed gstore_fdw for $("$pg_config" --version)"

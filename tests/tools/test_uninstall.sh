@@ -1,13 +1,14 @@
 #!/bin/sh
 # usage: test_uninstall.sh SOURCE-FOLDER
-# make uninstall removes what make install has written, for each prefix and PostgreSQL, and nothing else. Programs that only
-# write a file or two stand where install.sh calls meson and PostgreSQL.
+# make uninstall removes what make install has written, for each prefix and PostgreSQL, and nothing else, whatever became of
+# that PostgreSQL meanwhile. Programs that only write a file or two stand where install.sh calls meson and PostgreSQL.
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-mkdir -p "$folder/scripts" "$folder/postgres" "$folder/bin" "$folder/pg/server"
+mkdir -p "$folder/scripts" "$folder/postgres" "$folder/bin" "$folder/pg/server" "$folder/pg/bin" "$folder/pg2"
 cp "$1/scripts/install.sh" "$1/scripts/uninstall.sh" "$folder/scripts/"
 : >"$folder/pg/server/postgres.h"
+: >"$folder/pg/pgxs.mk"
 cat >"$folder/scripts/build.sh" <<'END'
 #!/bin/sh
 echo "${2#-Dprefix=}" >"$1/prefix"
@@ -29,13 +30,21 @@ END
 cat >"$folder/bin/pkg-config" <<'END'
 #!/bin/sh
 END
-cat >"$folder/bin/pg_config" <<'END'
+cat >"$folder/pg/bin/pg_config" <<'END'
 #!/bin/sh
+pg=${0%/bin/pg_config}
 case $1 in
---includedir-server) echo "${0%/bin/pg_config}/pg/server" ;;
+--bindir) echo "$pg/bin" ;;
+--includedir-server) echo "$pg/server" ;;
+--pgxs) echo "$pg/pgxs.mk" ;;
 *) echo PostgreSQL ;;
 esac
 END
+cat >"$folder/bin/pg_config" <<'END'
+#!/bin/sh
+exec "$(cat "${0%/bin/pg_config}/newest")/bin/pg_config" "$@"
+END
+echo "$folder/pg" >"$folder/newest"
 cat >"$folder/postgres/Makefile" <<'END'
 to = $(DESTDIR)$(dir $(shell $(PG_CONFIG) --includedir-server))
 clean all:
@@ -44,7 +53,9 @@ install:
 uninstall:
 	rm -f $(to)/gstore_fdw.so
 END
-chmod +x "$folder/bin"/* "$folder/scripts"/*
+chmod +x "$folder/bin"/* "$folder/scripts"/* "$folder/pg/bin/pg_config"
+cp -r "$folder/pg/." "$folder/pg2"
+: >"$folder/pg2/gstore_fdw.so" # another package's
 PATH=$folder/bin:$PATH
 
 fail() {
@@ -52,7 +63,7 @@ fail() {
     exit 1
 }
 left() { # the files under the folders that things were installed in
-    (cd "$folder" && find usr staged pg ! -type d 2>/dev/null | sort)
+    (cd "$folder" && find usr staged pg pg2 ! -type d 2>/dev/null | sort)
 }
 
 ! "$folder/scripts/uninstall.sh" build >/dev/null 2>&1 || fail 'it removes what was never installed'
@@ -64,8 +75,27 @@ PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fai
 PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install again: $(cat "$folder/out")"
 PREFIX=/usr DESTDIR=$folder/staged "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "stage: $(cat "$folder/out")"
 [ "$(left | wc -l)" -eq $(($(echo "$before" | wc -l) + 2 * 5)) ] || fail "installed: $(left)"
+echo "$folder/pg2" >"$folder/newest" # a newer PostgreSQL was installed
 "$folder/scripts/uninstall.sh" build >"$folder/out" 2>&1 || fail "uninstall: $(cat "$folder/out")"
 [ "$(left)" = "$before" ] || fail "left: $(left)"
 [ ! -d "$folder/usr/lib/new folder" ] || fail 'a folder that it made is left'
 [ -d "$folder/usr/lib/pkgconfig" ] || fail 'a folder that was there is gone'
 ! "$folder/scripts/uninstall.sh" build >/dev/null 2>&1 || fail 'it has a list after it has removed everything'
+
+# Without PGXS, and without pg_config, the extension's files stay until it is tried again; all else goes.
+echo "$folder/pg" >"$folder/newest"
+for gone in pgxs.mk bin/pg_config; do
+    PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install: $(cat "$folder/out")"
+    mv "$folder/pg/$gone" "$folder/gone"
+    for again in '' ' again'; do
+        ! "$folder/scripts/uninstall.sh" build >"$folder/out" 2>&1 || fail "uninstalled$again without $gone"
+        grep -q "^uninstall: .*$folder/pg/bin/pg_config" "$folder/out" || fail "without $gone: $(cat "$folder/out")"
+        [ -e "$folder/pg/gstore_fdw.so" ] || fail "gone without $gone"
+        [ ! -e "$folder/usr/lib/libgvmem.so" ] || fail "libraries are left without $gone"
+    done
+    mv "$folder/gone" "$folder/pg/$gone"
+    "$folder/scripts/uninstall.sh" build >"$folder/out" 2>&1 || fail "uninstall with $gone: $(cat "$folder/out")"
+    [ "$(left)" = "$before" ] || fail "left with $gone: $(left)"
+done
+! make -n -C "$folder" -f "$1/postgres/plcuda/Makefile" PKG_CONFIG=: PG_CONFIG="$folder/nothing" uninstall >"$folder/out" 2>&1 ||
+    fail "without pg_config: $(cat "$folder/out")"
