@@ -12,6 +12,7 @@
 
 #include "base/size.h"
 #include "tools/json.h"
+#include "tools/keeper.h"
 #include "tools/table_text.h"
 #include "tools/text.h"
 #include "tools/tool.h"
@@ -55,7 +56,7 @@ typedef struct view {
     gvm_table_data *data;
     uint32_t count;
     uint64_t rows;
-    bool as_json;
+    bool as_json, utf8; /* utf8: of the locale */
 } view;
 
 /* ---- bytes */
@@ -326,8 +327,9 @@ static gvm_status read_batch(view *v, uint64_t first, uint32_t rows)
 
 /* ---- text */
 
-/* Control characters would end the line or worse. */
-static unsigned print_cell(const char *text, bool print)
+/* Others' texts. Control characters, U+0080 to U+009F too, would end the line or worse; and in another
+ * coding any byte of a longer character may be one. */
+static unsigned print_cell(const view *v, const char *text, bool print)
 {
     unsigned columns = 0;
 
@@ -335,7 +337,8 @@ static unsigned print_cell(const char *text, bool print)
         const unsigned len = text_utf8_len(c);
         const char *glyph = c;
 
-        if (len == 0 || (unsigned char)*c < 0x20 || *c == 0x7f)
+        if (len == 0 || (unsigned char)*c < 0x20 || *c == 0x7f || (len > 1 && !v->utf8) ||
+            (len == 2 && c[0] == '\xc2' && (unsigned char)c[1] < 0xa0))
             glyph = "?";
         if (print)
             printf("%.*s", glyph == c ? (int)len : 1, glyph);
@@ -344,13 +347,14 @@ static unsigned print_cell(const char *text, bool print)
     return columns;
 }
 
-static void print_padded(const char *text, unsigned width, bool right, bool last)
+static void print_padded(const view *v, const char *text, unsigned width, bool right, bool last)
 {
-    const unsigned columns = print_cell(text, false), blanks = columns < width ? width - columns : 0;
+    const unsigned columns = print_cell(v, text, false),
+                   blanks = columns < width ? width - columns : 0;
 
     if (right)
         printf("%*s", (int)blanks, "");
-    print_cell(text, true);
+    print_cell(v, text, true);
     if (!right && !last)
         printf("%*s", (int)blanks, "");
 }
@@ -360,19 +364,25 @@ static void print_schema(const view *v)
     const bool arrow = strcmp(v->info.layout, "arrow") == 0;
     char values[32], nulls[32], bodies[32], format[32];
 
-    printf("table      %s.%s, revision %" PRIu64 "\n", v->info.schema, v->info.name, v->info.revision);
+    fputs("table      ", stdout);
+    print_cell(v, v->info.schema, true);
+    putchar('.');
+    print_cell(v, v->info.name, true);
+    printf(", revision %" PRIu64 "\n", v->info.revision);
     printf("rows       %" PRIu64 "\n", v->info.rows);
-    printf("memory     device %d, layout %s, objects %s/*\n", (int)v->info.device, v->info.layout,
-           v->info.objects);
-    printf("keeper     %s\n\n", v->info.socket);
+    printf("memory     device %d, layout %s, objects ", (int)v->info.device, v->info.layout);
+    print_cell(v, v->info.objects, true);
+    fputs("/*\nkeeper     ", stdout);
+    print_cell(v, v->info.socket, true);
+    fputs("\n\n", stdout);
     printf("%-20s %-20s%s %12s %12s %12s\n", "column", "type", arrow ? " arrow      " : "",
            "values", "nulls", "bodies");
     for (uint32_t i = 0; i < v->count; i++) {
         const gvm_table_column *c = &v->columns[i].info;
 
-        print_padded(c->name, 20, false, false);
+        print_padded(v, c->name, 20, false, false);
         putchar(' ');
-        print_padded(c->type_name, 20, false, false);
+        print_padded(v, c->type_name, 20, false, false);
         if (arrow) {
             snprintf(format, sizeof format, c->arrow_element[0] != '\0' ? "%s<%s>" : "%s", c->arrow,
                      c->arrow_element);
@@ -401,9 +411,9 @@ static void set_widths(view *v, uint32_t rows)
     for (uint32_t i = 0; i < v->count; i++) {
         shown_column *c = &v->columns[i];
 
-        c->width = print_cell(c->info.name, false);
+        c->width = print_cell(v, c->info.name, false);
         for (uint32_t r = 0; r < rows; r++) {
-            const unsigned width = c->cells[r] != NULL ? print_cell(c->cells[r], false) : 0;
+            const unsigned width = c->cells[r] != NULL ? print_cell(v, c->cells[r], false) : 0;
 
             if (width > c->width)
                 c->width = width < WIDTH_MAX ? width : WIDTH_MAX;
@@ -418,7 +428,7 @@ static void print_rows(view *v, uint64_t first, uint32_t rows)
         putchar('\n');
         for (uint32_t i = 0; i < v->count; i++) {
             fputs(i > 0 ? "| " : " ", stdout);
-            print_padded(v->columns[i].info.name, v->columns[i].width, false, i + 1 == v->count);
+            print_padded(v, v->columns[i].info.name, v->columns[i].width, false, i + 1 == v->count);
             putchar(i + 1 < v->count ? ' ' : '\n');
         }
         print_rule(v);
@@ -429,7 +439,7 @@ static void print_rows(view *v, uint64_t first, uint32_t rows)
             const bool number = table_text_kind(c->info.base_type) == TABLE_KIND_NUMBER;
 
             fputs(i > 0 ? "| " : " ", stdout);
-            print_padded(c->cells[r] != NULL ? c->cells[r] : "", c->width,
+            print_padded(v, c->cells[r] != NULL ? c->cells[r] : "", c->width,
                          number && c->info.element == 0, i + 1 == v->count);
             putchar(i + 1 < v->count ? ' ' : '\n');
         }
@@ -618,7 +628,7 @@ int tool_table(int argc, char **argv)
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
     int rows = 10, option, code = TOOL_DONE;
-    view v = {0};
+    view v = {.utf8 = keeper_pen().utf8};
     char *list = NULL;
 
     while ((option = getopt_long(argc, argv, ":n:c:jh", longs, NULL)) != -1) {

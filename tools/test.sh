@@ -126,6 +126,13 @@ table)
     start_table "$3"
     expect 0 table "$token"
     prints out '^[^0-9]*id'
+    for locale in C C.UTF-8; do # no control character of others' names goes to the terminal
+        export LC_ALL="$locale"
+        expect 0 table "$token"
+        prints out '^table      public\.\?, revision'
+        prints out '^body +te\? '
+    done
+    unset LC_ALL
     expect 0 table --rows 3 --json "$token"
     python3 - "$folder/out" <<'EOF' || fail '--rows, --json'
 import json, sys
@@ -143,6 +150,8 @@ assert len(table['rows']) == 10 and all(list(row) == ['body'] for row in table['
 EOF
     expect 1 table -c nothing "$token"
     prints err 'has no column "nothing"'
+    expect 1 table -c "$(printf '\033\302\233')" "$token"
+    prints err 'has no column "\?\?\?"'
     end_helper
     ;;
 keeper-usage)

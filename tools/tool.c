@@ -43,6 +43,12 @@ char *tool_failure_text(char *out, size_t out_bytes)
                  gvm_status_name(error.status), error.native_call, error.native_name);
     else
         snprintf(out, out_bytes, "%s (%s)", error.text, gvm_status_name(error.status));
+    /* Of others' names a terminal would obey control characters, U+0080 to U+009F, too. */
+    for (unsigned char *c = (unsigned char *)out; *c != '\0'; c++)
+        if (*c < 0x20 || *c == 0x7f)
+            *c = '?';
+        else if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+            c[0] = c[1] = '?';
     return out;
 }
 

@@ -13,7 +13,7 @@ ROWS = 1000
 
 def test_table_says_what_it_is(token):
     with gvmem.Table(token) as table:
-        assert (table.schema, table.name, table.layout, table.rows, len(table), table.device) == ("public", "t", "pgstrom", ROWS, ROWS, 0)
+        assert (table.schema, table.name, table.layout, table.rows, len(table), table.device) == ("public", "\x1b", "pgstrom", ROWS, ROWS, 0)
         assert list(table.columns) == ["id", "body"] and "id" in table and "nothing" not in table
         assert (table.columns["id"].type_name, table.columns["body"].length) == ("int", -1)
         assert "public.t" in repr(table)

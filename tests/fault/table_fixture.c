@@ -30,7 +30,8 @@ typedef struct description {
 
 static description describe(void)
 {
-    static const char texts[] = "public\0t\0id\0int\0body\0text";
+    /* The table and a type are named by what a terminal may obey: ESC and U+009B. */
+    static const char texts[] = "public\0\033\0id\0int\0body\0te\xc2\x9b";
     description d = {.head = {.version = GVMI_TOKEN_VERSION,
                               .bytes = sizeof d,
                               .header_bytes = sizeof d.head,
