@@ -177,9 +177,11 @@ bool map_text(text_pen *pen, const snapshot_copy *s, const char *prefix)
     size_t count;
     const gvm_object_info **list = keeper_select(s, prefix, true, &count);
     unsigned cells = pen->width == TEXT_UNLIMITED ? BAR_CELLS_USUAL : BAR_CELLS_MIN;
+    uint64_t largest;
 
     if (list == NULL)
         return false;
+    largest = largest_of(list, count);
     if (pen->width != TEXT_UNLIMITED && pen->width > BAR_COLUMN + BAR_CELLS_MIN)
         cells = pen->width - BAR_COLUMN;
     for (uint32_t d = 0; d < s->keeper.devices; d++) {
@@ -192,7 +194,7 @@ bool map_text(text_pen *pen, const snapshot_copy *s, const char *prefix)
         text_end(pen);
         for (size_t i = 0; i < count; i++)
             if (list[i]->device == device->ordinal)
-                put_object(pen, s, list[i], largest_of(list, count), cells);
+                put_object(pen, s, list[i], largest, cells);
     }
     put_legend(pen);
     free(list);
@@ -296,10 +298,12 @@ bool map_svg(FILE *out, const snapshot_copy *s, const char *prefix)
 {
     size_t count;
     const gvm_object_info **list = keeper_select(s, prefix, true, &count);
+    uint64_t largest;
     double y = 0;
 
     if (list == NULL)
         return false;
+    largest = largest_of(list, count);
     begin_picture(out, count + s->keeper.devices + 1);
     for (uint32_t d = 0; d < s->keeper.devices; d++) {
         const gvm_keeper_device_info *device = &s->devices[d];
@@ -312,7 +316,7 @@ bool map_svg(FILE *out, const snapshot_copy *s, const char *prefix)
         y += ROW_HEIGHT;
         for (size_t i = 0; i < count; i++)
             if (list[i]->device == device->ordinal) {
-                draw_object(out, s, list[i], largest_of(list, count), y);
+                draw_object(out, s, list[i], largest, y);
                 y += ROW_HEIGHT;
             }
     }

@@ -105,6 +105,12 @@ usage)
         prints err '^gvmem: '
         [ ! -s "$folder/out" ] || fail "output of gvmem $arguments"
     done
+    expect 2 info --json=x
+    prints err '^gvmem: --json takes no value$'
+    expect 2 share --length=1M -vx
+    prints err '^gvmem: unknown option -x$'
+    expect 2 share --length=1M -xv
+    prints err '^gvmem: unknown option -x$'
     ;;
 failure) # what cannot be done is said, with status 1
     expect 1 share -d 999 -l 16M

@@ -75,10 +75,21 @@ int tool_usage(const char *command, const char *format, ...)
     return TOOL_USAGE;
 }
 
+static bool has_short(const char *argument, int option)
+{
+    return argument != NULL && argument[0] == '-' && argument[1] != '-' &&
+           strchr(argument + 1, option) != NULL;
+}
+
 int tool_bad_option(const char *command, int option, char *const argv[])
 {
     if (option == ':')
         return tool_usage(command, "%s needs a value", argv[optind - 1]);
+    /* Of a long one that is known, with a value that it does not take, optopt is what getopt_long() returns. */
+    if (optopt != 0 && strncmp(argv[optind - 1], "--", 2) == 0 &&
+        strchr(argv[optind - 1], '=') != NULL && !has_short(argv[optind], optopt))
+        return tool_usage(command, "%.*s takes no value", (int)strcspn(argv[optind - 1], "="),
+                          argv[optind - 1]);
     if (optopt != 0) /* a short one, which may be in the middle of an argument */
         return tool_usage(command, "unknown option -%c", optopt);
     return tool_usage(command, "unknown option %s", argv[optind - 1]);
