@@ -321,10 +321,10 @@ static bool format_ledger(void)
     return ftruncate(lock_fd, 0) == 0 && write_head();
 }
 
-/* Locks the ledger and reads its head. */
-static CUresult enter_file(void)
+/* Locks the ledger and reads its head. how: F_OFD_SETLKW, or F_OFD_SETLK to fail where it is locked. */
+static CUresult enter_file(int how)
 {
-    if (!lock_bytes(lock_fd, LOCK_BYTE, 1, F_WRLCK, F_OFD_SETLKW, NULL))
+    if (!lock_bytes(lock_fd, LOCK_BYTE, 1, F_WRLCK, how, NULL))
         return CUDA_ERROR_OPERATING_SYSTEM;
     torn = false;
     if (read_head() || format_ledger()) {
@@ -406,7 +406,7 @@ static CUresult try_open(const char *path, bool *again)
     snprintf(self_path, sizeof self_path, "/proc/self/fd/%d", lock_fd);
     life_fd = open(self_path, O_RDWR | O_CLOEXEC); /* the same file by a description of its own */
     if (life_fd >= 0 && fstat(lock_fd, &st) == 0 && S_ISREG(st.st_mode))
-        rc = enter_file();
+        rc = enter_file(F_OFD_SETLKW);
     if (rc != CUDA_SUCCESS) {
         close_fds();
         return rc;
@@ -439,7 +439,7 @@ static bool is_deserted(void)
 }
 
 /* Removes the ledger of another instance if nobody lives in it and no file descriptor of its memory
- * is left. */
+ * is left. One that is locked stays: another process is clearing it, or a hostile one would stop this. */
 static void clear_if_deserted(const char *path)
 {
     bool alive = true;
@@ -447,7 +447,7 @@ static void clear_if_deserted(const char *path)
     if (lock_fd < 0)
         return;
     if (lock_bytes(lock_fd, LIFE_BYTE, SOFT_PROCESSES_MAX, F_WRLCK, F_OFD_GETLK, &alive) &&
-        !alive && enter_file() == CUDA_SUCCESS) {
+        !alive && enter_file(F_OFD_SETLK) == CUDA_SUCCESS) {
         if (repair_ledger(0) && is_deserted())
             unlink(path);
         leave_ledger_file();
@@ -540,7 +540,7 @@ CUresult soft_ledger_enter(soft_ledger_head **out)
     if (state == LEDGER_CLOSED)
         rc = open_ledger();
     if (rc == CUDA_SUCCESS)
-        rc = enter_file();
+        rc = enter_file(F_OFD_SETLKW);
     if (rc == CUDA_SUCCESS)
         *out = &head;
     else
@@ -562,7 +562,7 @@ __attribute__((destructor)) static void close_ledger(void)
     struct stat ours, named;
     if (state != LEDGER_OPEN || pthread_mutex_trylock(&mutex) != 0)
         return;
-    if (state == LEDGER_OPEN && enter_file() == CUDA_SUCCESS) {
+    if (state == LEDGER_OPEN && enter_file(F_OFD_SETLKW) == CUDA_SUCCESS) {
         close(life_fd);
         life_fd = -1;
         state = LEDGER_LEFT;

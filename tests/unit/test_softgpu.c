@@ -7,6 +7,7 @@
  */
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -805,6 +806,31 @@ static int cancel_threads(void *arg)
 
 CHILD_TEST(thread_cancelled_in_a_call_leaves_no_lock, cancel_threads)
 
+/* Any user may make the file of an instance and lock it. */
+static int start_beside_a_lock(void *arg)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1ll << 40, .l_len = 1};
+    CUmemGenericAllocationHandle handle;
+    char path[64];
+    bool is_there;
+    int fd;
+
+    (void)arg;
+    end_child_after(60);
+    snprintf(path, sizeof path, "/dev/shm/gvmem-softgpu-locked-%d", (int)getpid());
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHILD_EXPECT(fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) == 0);
+    CHILD_EXPECT(start(machine_of("memory=16MiB", "beside")) == GVM_OK);
+    CHILD_EXPECT(create_on_device(&handle, CHUNK) == CUDA_SUCCESS);
+    is_there = access(path, F_OK) == 0;
+    unlink(path);
+    close(fd);
+    CHILD_EXPECT(is_there);
+    return 0;
+}
+
+CHILD_TEST(locked_file_of_another_instance_is_not_waited_for, start_beside_a_lock)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -825,6 +851,7 @@ int main(void)
         cmocka_unit_test(context_without_a_key_is_out_of_memory),
         cmocka_unit_test(own_stream_without_a_key_is_out_of_memory),
         cmocka_unit_test(thread_cancelled_in_a_call_leaves_no_lock),
+        cmocka_unit_test(locked_file_of_another_instance_is_not_waited_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
