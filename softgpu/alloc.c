@@ -97,6 +97,18 @@ CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t size, unsigned int flags)
 
 /* ---- free */
 
+static uint64_t frees_begun, frees_ended; /* under the space lock */
+
+uint64_t soft_frees_begun(bool *queued)
+{
+    uint64_t begun;
+    soft_space_lock_read();
+    begun = frees_begun;
+    *queued = begun != frees_ended;
+    soft_space_unlock();
+    return begun;
+}
+
 /* Marks the allocation that starts at ptr as ending, so that this thread alone may end it. NULL if
  * there is none. */
 static soft_range *claim_range(CUdeviceptr ptr)
@@ -107,8 +119,10 @@ static soft_range *claim_range(CUdeviceptr ptr)
     if (range && (range->span.addr != ptr || range->ending ||
                   (range->origin != SOFT_ORIGIN_STREAM && range->origin != SOFT_ORIGIN_ALLOC)))
         range = NULL;
-    if (range)
+    if (range) {
         range->ending = true;
+        frees_begun++;
+    }
     soft_space_unlock();
     return range;
 }
@@ -117,6 +131,7 @@ static void unclaim_range(soft_range *range)
 {
     soft_space_lock_write();
     range->ending = false;
+    frees_ended++;
     soft_space_unlock();
 }
 
@@ -127,6 +142,7 @@ static CUresult end_claimed(soft_range *range)
     rc = soft_range_end_locked(range);
     if (rc != CUDA_SUCCESS)
         range->ending = false;
+    frees_ended++;
     soft_space_unlock();
     return rc;
 }

@@ -362,12 +362,18 @@ static void unbook(const soft_range *model)
 }
 
 /* Memory whose free is still queued counts as free for what comes behind it. Other threads may take what a drain
- * has brought, and free it again. */
+ * has brought, and free it again. Where no free was queued while the memory was short nothing is waited for: what
+ * the device has to do may wait for this thread. */
 static CUresult charge_model(soft_range *model, CUmemLocation location)
 {
     CUresult rc = soft_backing_charge(&model->backing, location, model->page_bytes);
+    bool queued = true, still_queued;
+    uint64_t begun = 0;
     for (int drains = 0; rc == CUDA_ERROR_OUT_OF_MEMORY && drains < DRAINS_MAX; drains++) {
-        rc = soft_device_drain(model->device);
+        if (!queued && soft_frees_begun(&still_queued) == begun)
+            break;
+        begun = soft_frees_begun(&queued);
+        rc = queued ? soft_device_drain(model->device) : CUDA_SUCCESS;
         if (rc == CUDA_SUCCESS)
             rc = soft_backing_charge(&model->backing, location, model->page_bytes);
     }

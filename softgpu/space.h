@@ -117,6 +117,9 @@ CUresult soft_range_place(soft_range *model, uint64_t alignment);
  * changed then. */
 CUresult soft_range_end_locked(soft_range *range);
 
+/* How many frees of ranges have begun so far; *queued: not all of them have ended. */
+uint64_t soft_frees_begun(bool *queued);
+
 uint64_t soft_buffer_id_next(void);
 
 /* Gives back a reference to a pool. */

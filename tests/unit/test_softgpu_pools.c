@@ -193,6 +193,36 @@ static int end_the_primary_first(void *arg)
 
 CHILD_TEST(pool_memory_stays_as_long_as_its_device_has_a_context, end_the_primary_first)
 
+/* What is queued waits for this thread. */
+static int fail_beside_a_wait(void *arg)
+{
+    CUcontext contexts[2];
+    CUstream waiting, other;
+    CUdeviceptr at;
+    uint32_t *gate;
+
+    (void)arg;
+    CHILD_EXPECT(begin(contexts) == 0);
+    CHILD_EXPECT(gvmi_cu->cuStreamCreate(&waiting, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemHostAlloc((void **)&gate, sizeof *gate, 0) == CUDA_SUCCESS);
+    *gate = 0;
+    CHILD_EXPECT(gvmi_cu->cuStreamWaitValue32(waiting, (CUdeviceptr)(uintptr_t)gate, 1,
+                                              CU_STREAM_WAIT_VALUE_EQ) == CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++) { /* the second time after a free that has ended */
+        CHILD_EXPECT(gvmi_cu->cuMemAllocAsync(&at, 1ull << 40, other) == CUDA_ERROR_OUT_OF_MEMORY);
+        CHILD_EXPECT(gvmi_cu->cuMemAllocAsync(&at, CHUNK, other) == CUDA_SUCCESS);
+        CHILD_EXPECT(gvmi_cu->cuMemFreeAsync(at, other) == CUDA_SUCCESS);
+        CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(other) == CUDA_SUCCESS);
+    }
+    CHILD_EXPECT(gvmi_cu->cuStreamQuery(waiting) == CUDA_ERROR_NOT_READY);
+    __atomic_store_n(gate, 1, __ATOMIC_SEQ_CST);
+    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(waiting) == CUDA_SUCCESS);
+    return 0;
+}
+
+CHILD_TEST(pool_without_queued_frees_refuses_what_does_not_fit_at_once, fail_beside_a_wait)
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -201,6 +231,7 @@ int main(void)
         cmocka_unit_test(pool_memory_taken_by_failures_and_a_reset_is_there_again),
         cmocka_unit_test(pool_counts_no_failed_allocation_as_its_highest_use),
         cmocka_unit_test(pool_memory_stays_as_long_as_its_device_has_a_context),
+        cmocka_unit_test(pool_without_queued_frees_refuses_what_does_not_fit_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
