@@ -25,7 +25,7 @@ cat "$build/meson-logs/install-log.txt" "$build/meson-logs/install-aliases.txt" 
 [ "$code" -eq 0 ] || exit "$code"
 [ -n "$destdir" ] || [ "$(id -u)" -ne 0 ] || ldconfig
 
-libraries=$(dirname "$(find "$destdir$prefix" -name gvmem-keeper.pc | head -n 1)")
+libraries=$(dirname "$(grep '/gvmem-keeper\.pc$' "$build/meson-logs/install-log.txt" | head -n 1)")
 case $prefix in
 /usr | /usr/local) ;;
 *) # neither pkg-config nor the loader looks there

@@ -70,8 +70,13 @@ left() { # the files under the folders that things were installed in
 mkdir -p "$folder/usr/lib/pkgconfig"
 : >"$folder/usr/lib/libother.so"
 : >"$folder/usr/lib/pkgconfig/other.pc"
+for other in a b k m o y z; do # of other installations below
+    mkdir -p "$folder/usr/$other/pkgconfig"
+    : >"$folder/usr/$other/pkgconfig/gvmem-keeper.pc"
+done
 before=$(left)
 PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install: $(cat "$folder/out")"
+grep -q "PKG_CONFIG_PATH=$folder/usr/lib/pkgconfig\$" "$folder/out" || fail "libraries elsewhere: $(cat "$folder/out")"
 PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install again: $(cat "$folder/out")"
 PREFIX=/usr DESTDIR=$folder/staged "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "stage: $(cat "$folder/out")"
 [ "$(left | wc -l)" -eq $(($(echo "$before" | wc -l) + 2 * 5)) ] || fail "installed: $(left)"
