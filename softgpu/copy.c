@@ -405,23 +405,36 @@ typedef struct box_side {
     copy_side kind;
 } box_side;
 
-static CUresult find_side(box_side *side, CUmemorytype type, const void *host, CUdeviceptr device,
-                          size_t x_bytes, size_t y, size_t z)
+static bool find_offset(const box_side *side, size_t x_bytes, size_t y, size_t z, size_t *out)
 {
+    return !__builtin_mul_overflow(z, side->rows, out) && !__builtin_add_overflow(*out, y, out) &&
+           !__builtin_mul_overflow(*out, side->pitch_bytes, out) &&
+           !__builtin_add_overflow(*out, x_bytes, out);
+}
+
+/* Of the box no dimension is 0. */
+static CUresult find_side(box_side *side, CUmemorytype type, const void *host, CUdeviceptr device,
+                          size_t x_bytes, size_t y, size_t z, const CUDA_MEMCPY3D *box)
+{
+    size_t offset, end;
+
     switch (type) {
     case CU_MEMORYTYPE_HOST: side->addr = address_of(host), side->kind = SIDE_HOST; break;
     case CU_MEMORYTYPE_DEVICE: side->addr = device, side->kind = SIDE_DEVICE; break;
     case CU_MEMORYTYPE_UNIFIED: side->addr = device, side->kind = SIDE_ANY; break;
     default: return CUDA_ERROR_INVALID_VALUE;
     }
-    side->addr += (z * side->rows + y) * side->pitch_bytes + x_bytes;
+    if (box->Height > 1 || box->Depth > 1)
+        if (x_bytes > side->pitch_bytes || box->WidthInBytes > side->pitch_bytes - x_bytes)
+            return CUDA_ERROR_INVALID_VALUE;
+    if (box->Depth > 1 && (y > side->rows || box->Height > side->rows - y))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!find_offset(side, x_bytes, y, z, &offset) ||
+        __builtin_add_overflow(side->addr, offset, &side->addr) ||
+        !find_offset(side, box->WidthInBytes, box->Height - 1, box->Depth - 1, &end) ||
+        __builtin_add_overflow(side->addr, end, &end))
+        return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
-}
-
-static bool holds_box(const box_side *side, const CUDA_MEMCPY3D *p)
-{
-    return (p->Height == 1 && p->Depth == 1) ||
-           (side->pitch_bytes >= p->WidthInBytes && (p->Depth == 1 || side->rows >= p->Height));
 }
 
 CUresult soft_copy_new(int device, const CUDA_MEMCPY3D *p, soft_op **out)
@@ -429,16 +442,16 @@ CUresult soft_copy_new(int device, const CUDA_MEMCPY3D *p, soft_op **out)
     box_side src = {.pitch_bytes = p->srcPitch, .rows = p->srcHeight};
     box_side dst = {.pitch_bytes = p->dstPitch, .rows = p->dstHeight};
     copy_op *op;
-    CUresult result = find_side(&src, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
-                                p->srcY, p->srcZ);
+    CUresult result;
 
+    if (p->WidthInBytes == 0 || p->Height == 0 || p->Depth == 0 ||
+        p->Height > SIZE_MAX / sizeof(copy_piece) / p->Depth)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = find_side(&src, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes, p->srcY,
+                       p->srcZ, p);
     if (result == CUDA_SUCCESS)
         result = find_side(&dst, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes,
-                           p->dstY, p->dstZ);
-    if (result == CUDA_SUCCESS && (p->WidthInBytes == 0 || p->Height == 0 || p->Depth == 0 ||
-                                   p->Height > SIZE_MAX / sizeof(copy_piece) / p->Depth ||
-                                   !holds_box(&src, p) || !holds_box(&dst, p)))
-        result = CUDA_ERROR_INVALID_VALUE;
+                           p->dstY, p->dstZ, p);
     if (result != CUDA_SUCCESS)
         return result;
     op = new_copy(p->Height * p->Depth);

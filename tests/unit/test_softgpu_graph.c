@@ -550,6 +550,49 @@ static int run_out_of_threads(void *arg)
 CHILD_TEST_NOT_VALGRIND(calls_fail_whole_where_no_thread_can_be_made, run_out_of_threads,
                         "it needs address space of its own")
 
+/* What the manual says of cuMemcpy3D(): a row has its offset and width in the pitch, a plane its rows in the height. */
+static int add_boxes(void *arg)
+{
+    CUDA_MEMCPY3D box[7];
+    CUdeviceptr at;
+    CUgraph graph;
+    CUgraphNode node;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    CHILD_EXPECT(gvmi_cu->cuMemAlloc(&at, 4096) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
+    box[0] = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                             .srcDevice = at,
+                             .srcXInBytes = 8,
+                             .srcY = 1,
+                             .srcPitch = 64,
+                             .srcHeight = 4,
+                             .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                             .dstDevice = at + 2048,
+                             .dstXInBytes = 8,
+                             .dstY = 1,
+                             .dstPitch = 64,
+                             .dstHeight = 4,
+                             .WidthInBytes = 56,
+                             .Height = 3,
+                             .Depth = 2};
+    for (int i = 1; i < 7; i++)
+        box[i] = box[0];
+    box[1].srcXInBytes++;
+    box[2].dstXInBytes++;
+    box[3].srcY++;
+    box[4].dstY++;
+    box[5].srcZ = (size_t)1 << 56; /* of 256 bytes each */
+    box[6].dstZ = (size_t)1 << 56;
+    for (int i = 0; i < 7; i++)
+        CHILD_EXPECT(gvmi_cu->cuGraphAddMemcpyNode(&node, graph, NULL, 0, &box[i], context) ==
+                     (i == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE));
+    return 0;
+}
+
+CHILD_TEST(box_that_leaves_its_rows_is_refused, add_boxes)
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -566,6 +609,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(node_depends_on_many_others_once_each),
         cmocka_unit_test(capture_waits_for_many_streams_once_each),
         cmocka_unit_test(calls_fail_whole_where_no_thread_can_be_made),
+        cmocka_unit_test(box_that_leaves_its_rows_is_refused),
     };
 
     given_seed = argc > 1 ? argv[1] : NULL;
