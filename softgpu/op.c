@@ -168,9 +168,11 @@ void soft_op_run_locked(soft_op *op)
     op->by_caller = op->by_caller && op->state == SOFT_OP_READY;
     if (!op->by_caller)
         return;
+    soft_cancel_hold(); /* nobody else would finish it */
     soft_unlock();
     result = op->class->run(op);
     soft_lock();
+    soft_cancel_release();
     soft_op_finish_locked(op, result);
 }
 

@@ -48,7 +48,7 @@ static inline uint64_t soft_now_ns(void) /* CLOCK_MONOTONIC */
 typedef struct soft_config {
     int device_count;
     uint64_t memory_bytes; /* of each device */
-    uint64_t link_bytes; /* a second, of a copy between a device and the host; 0: what memory does */
+    uint64_t link_bytes; /* a second, of a copy between a device and the host, but of rows; 0: what memory does */
     uint64_t host_bytes; /* limit of pinned and HOST_NUMA memory, 0: none but the machine's own */
     int sm_count;        /* SM threads of each device */
     int warp_size;       /* lanes of a warp */

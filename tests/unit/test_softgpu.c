@@ -776,12 +776,24 @@ static void *change_access_cancelled(void *arg)
     return NULL;
 }
 
-static int run_cancelled(void *(*fn)(void *arg))
+static void *copy_cancelled(void *context)
+{
+    static const char bytes[64 * KIB];
+
+    if (gvmi_cu->cuCtxSetCurrent(context) == CUDA_SUCCESS) {
+        pthread_cancel(pthread_self());
+        (void)gvmi_cu->cuMemcpyHtoD(mapped, bytes, sizeof bytes);
+    }
+    pthread_testcancel();
+    return NULL;
+}
+
+static int run_cancelled(void *(*fn)(void *arg), void *arg)
 {
     pthread_t thread;
     void *result;
 
-    CHILD_EXPECT(pthread_create(&thread, NULL, fn, NULL) == 0);
+    CHILD_EXPECT(pthread_create(&thread, NULL, fn, arg) == 0);
     CHILD_EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
     return 0;
 }
@@ -789,18 +801,24 @@ static int run_cancelled(void *(*fn)(void *arg))
 static int cancel_threads(void *arg)
 {
     CUmemGenericAllocationHandle handle, other;
+    CUcontext context;
 
     (void)arg;
     end_child_after(60);
-    CHILD_EXPECT(start(machine_of("memory=16MiB,gap_us=1000", "cancel")) == GVM_OK);
+    CHILD_EXPECT(start(machine_of("memory=16MiB,gap_us=1000,link=64MiB", "cancel")) == GVM_OK);
     CHILD_EXPECT(create_on_device(&handle, CHUNK) == CUDA_SUCCESS);
     CHILD_EXPECT(gvmi_cu->cuMemAddressReserve(&mapped, CHUNK, 0, 0, 0) == CUDA_SUCCESS);
     CHILD_EXPECT(gvmi_cu->cuMemMap(mapped, CHUNK, 0, handle, 0) == CUDA_SUCCESS);
     CHILD_EXPECT(grant(mapped, CHUNK) == CUDA_SUCCESS);
-    CHILD_EXPECT(run_cancelled(change_access_cancelled) == 0);
+    CHILD_EXPECT(run_cancelled(change_access_cancelled, NULL) == 0);
     CHILD_EXPECT(grant(mapped, CHUNK) == CUDA_SUCCESS);
-    CHILD_EXPECT(run_cancelled(create_cancelled) == 0);
+    CHILD_EXPECT(run_cancelled(create_cancelled, NULL) == 0);
     CHILD_EXPECT(create_on_device(&other, CHUNK) == CUDA_SUCCESS);
+    /* Nor with a copy that others wait for. */
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(context) == CUDA_SUCCESS);
+    CHILD_EXPECT(run_cancelled(copy_cancelled, context) == 0);
+    CHILD_EXPECT(gvmi_cu->cuCtxSynchronize() == CUDA_SUCCESS);
     return 0;
 }
 
