@@ -90,7 +90,8 @@ tests() { # NAME FOLDER MESON-TEST-ARGUMENTS...: tests count by their cases
         note FAILED "$tests_name: no test ran"
         return 1
     fi
-    logs="$logs $log"
+    logs="$logs$log
+"
 }
 
 tap() { # NAME COMMAND...: a program that prints TAP; its cases count
@@ -105,7 +106,8 @@ tap() { # NAME COMMAND...: a program that prints TAP; its cases count
         left_out "$tap_name" 'it cannot be done here'
         return
     fi
-    logs="$logs $log"
+    logs="$logs$log
+"
     counted=$(scripts/test-results.py "$log") && [ "$code" -eq 0 ] && note ok "$tap_name: $counted" && return
     note FAILED "$tap_name: $counted"
     case $counted in *' 0 failed') failed=$((failed + 1)) ;; esac # it ended before it had said which
@@ -218,8 +220,18 @@ elif step 'build' scripts/build.sh "$build"; then
     fi
 fi
 
-# shellcheck disable=SC2086 # a list of paths without spaces
-sums=$([ -z "$logs" ] || scripts/test-results.py $logs)
+results() { # OPTION...: test-results.py of all logs, which stand in a line each
+    [ -n "$logs" ] || return 0
+    (
+        IFS='
+'
+        set -f
+        # shellcheck disable=SC2086 # a word a line
+        exec scripts/test-results.py "$@" $logs
+    )
+}
+
+sums=$(results)
 # shellcheck disable=SC2086
 set -- ${sums:-0 passed, 0 failed}
 total_passed=$((passed + $1)) total_failed=$((failed + $3))
@@ -227,8 +239,7 @@ total_passed=$((passed + $1)) total_failed=$((failed + $3))
 mkdir -p "$build"
 {
     printf '\n==== summary%s\n' "$summary"
-    # shellcheck disable=SC2086
-    [ -z "$logs" ] || scripts/test-results.py --failures --skipped $logs | sed '$d; s/^/  /'
+    results --failures --skipped | sed '$d; s/^/  /'
 } | tee "$build/check-summary"
 echo "$total_passed passed, $total_failed failed" | tee "$build/check-result"
 [ "$total_failed" -eq 0 ] && { [ "$1" -gt 0 ] || [ "$level" = install ]; }

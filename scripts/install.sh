@@ -49,7 +49,7 @@ export PKG_CONFIG_PATH
 rpath=''
 case $prefix in
 /usr | /usr/local) ;;
-*) rpath=-Wl,-rpath,$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=libdir gvmem) ;; # the loader does not look there
+*) rpath="'-Wl,-rpath,$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=libdir gvmem)'" ;; # the loader does not look there
 esac
 mkdir -p "$build/postgres-install"
 set -- -s -C "$build/postgres-install" -f "$PWD/postgres/Makefile" VPATH="$PWD/postgres" PG_CONFIG="$pg_config" PG_LDFLAGS="$rpath"

@@ -348,6 +348,9 @@ static bool is_daemon(pid_t pid, char name[32])
     file = fopen(path, "re");
     if (file != NULL && fgets(name, 32, file) != NULL)
         name[strcspn(name, "\n")] = '\0';
+    for (char *c = name; *c != '\0'; c++) /* it is another's, and goes to a terminal */
+        if (*c < ' ' || *c > '~')
+            *c = '?';
     if (file != NULL)
         fclose(file);
     return strcmp(name, DAEMON) == 0;

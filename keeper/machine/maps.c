@@ -271,8 +271,9 @@ void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening)
 void gvmi_keep_map_for_waits(gvmi_machine *m, keep_object *object)
 {
     object->bringing = true;
-    for (const keep_wait *wait = object->first_wait; wait != NULL && m->serves_left > 0;
-         wait = wait->next)
+    /* The first one in any case: the chunks are brought for it. */
+    for (const keep_wait *wait = object->first_wait;
+         wait != NULL && (wait == object->first_wait || m->serves_left > 0); wait = wait->next)
         if (wait->kind == KEEP_WAIT_READ || wait->kind == KEEP_WAIT_WRITE)
             gvmi_keep_map_all(m, wait->opening);
 }
