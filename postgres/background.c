@@ -120,7 +120,7 @@ gstore_background_connect(Datum database, uint32 flags, gstore_working *list, vo
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, flags);
-	/* It would hold at commit (commit_limit.h), from this process's start. */
+	/* It would hold for a part of the commit (commit_limit.h). */
 	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 	if (!enter_list(list))
 		proc_exit(0);

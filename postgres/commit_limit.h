@@ -4,14 +4,12 @@
 
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "utils/timeout.h"
-#include "utils/timestamp.h"
 
 /*
- * The server ends a statement's time limit before it commits. For this part of a commit it goes on: nothing is
+ * The server ends a statement's time limit before it commits. It begins anew for this part of a commit: nothing is
  * committed yet, and an ERROR is as good as any before.
  */
 static inline void

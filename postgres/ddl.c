@@ -90,8 +90,9 @@ static Oid						dropped_database; /* by this transaction */
 static void
 drop_table(Oid relation)
 {
-	gstore_view view;
-	Relation	table;
+	gstore_pending *pending;
+	gstore_view		view;
+	Relation		table;
 
 	if (!gstore_is_table(relation))
 		return;
@@ -100,7 +101,9 @@ drop_table(Oid relation)
 	if (view.empty && !view.lost && gstore_pending_find(relation) == NULL)
 		return;
 	table = relation_open(relation, NoLock); /* DROP holds the strongest */
-	gstore_truncate(gstore_pending_begin(table));
+	pending = gstore_pending_begin(table);
+	gstore_truncate(pending);
+	gstore_pending_dropped(pending);
 	relation_close(table, NoLock);
 }
 

@@ -487,7 +487,7 @@ says_something(Oid relation, const gstore_view *state)
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	table = gstore_find_table(relation, false);
 	newest = table != NULL ? gstore_at(table->newest) : NULL;
-	if (table == NULL || (newest != NULL && !table->lost))
+	if (table == NULL || newest != NULL) /* a lost table without a version may have rows to be loaded */
 		something = newest != NULL && DsaPointerIsValid(newest->store);
 	LWLockRelease(gstore->lock);
 	return something;

@@ -35,6 +35,7 @@
 #include "postgres/pending.h"
 #include "postgres/privileges.h"
 #include "postgres/reload.h"
+#include "postgres/scan.h"
 #include "postgres/table.h"
 #include "postgres/token.h"
 
@@ -88,6 +89,7 @@ compact_for_export(Relation relation, gstore_view *view)
 				 errhint("Its owner can rewrite it, with gstore_fdw_compact() or by exporting it.")));
 	PreventCommandIfReadOnly("gstore_export() of a table with deleted rows");
 	(void) gstore_compact(relation);
+	gstore_check_newest(relation, GetActiveSnapshot()); /* another transaction may have been first */
 	pending = gstore_pending_find(oid);
 	gstore_look(oid, NULL, GSTORE_DEAD_NOT_WANTED,
 				view); /* the lock is held: nobody changes it from here on */

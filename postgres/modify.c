@@ -166,10 +166,12 @@ write_slot(const modify_state *state, TupleTableSlot *slot)
 	gstore_insert(state->pending, slot);
 	gstore_row_to_tid(gstore_pending_state(state->pending)->rows - 1, &slot->tts_tid);
 	/* RETURNING xmin and the like would show what else a tuple has in the place of these fields. */
-	if (TTS_IS_HEAPTUPLE(slot) && TTS_SHOULDFREE(slot))
+	if (TTS_IS_HEAPTUPLE(slot) && ((HeapTupleTableSlot *) slot)->tuple != NULL)
 	{
-		HeapTupleHeader header = ((HeapTupleTableSlot *) slot)->tuple->t_data;
+		HeapTupleHeader header;
 
+		ExecMaterializeSlot(slot); /* it may be a trigger's */
+		header = ((HeapTupleTableSlot *) slot)->tuple->t_data;
 		HeapTupleHeaderSetXmin(header, InvalidTransactionId);
 		HeapTupleHeaderSetXmax(header, InvalidTransactionId);
 		HeapTupleHeaderSetCmin(header, InvalidTransactionId);

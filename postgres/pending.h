@@ -65,6 +65,9 @@ extern bool gstore_pending_replaced(const gstore_pending *pending, CommandId bef
  */
 extern uint64 gstore_compact(Relation relation);
 
+/* The table is being dropped, and was emptied for that: where versions of this transaction were added, its own is, too. */
+extern void gstore_pending_dropped(gstore_pending *pending);
+
 /* What an ALTER asks of a table's rows. */
 typedef struct gstore_rules
 {

@@ -70,6 +70,15 @@ needs_background_trim(const gstore_pending *p)
 	return p->replaced || p->store_count > 0 || p->deletion_count > 0;
 }
 
+static bool committing; /* versions were added: what is dropped from here on adds its own */
+
+void
+gstore_pending_dropped(gstore_pending *p)
+{
+	if (committing)
+		commit_table(p);
+}
+
 static void
 forget_all(bool committed)
 {
@@ -91,6 +100,7 @@ forget_all(bool committed)
 	if (wake)
 		gstore_wake_worker();
 	gstore_pendings_forget();
+	committing = false;
 }
 
 static void
@@ -120,6 +130,7 @@ pending_xact_callback(XactEvent event, void *argument)
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 			if (gstore_pendings != NULL)
 				gstore_commit_limited(commit_tables);
+			committing = true;
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			refuse_prepare();

@@ -101,6 +101,7 @@ typedef struct gstore_token
 	/* The process whose transaction has loaded the rows and not ended; 0: none has. */
 	pid_t			 loader;
 	SubTransactionId loaded_in; /* if there is a loader */
+	bool			 reading;	/* it is at it: the memory stays */
 } gstore_token;
 
 /* What one transaction left of a table. In dynamic shared memory. */

@@ -1,9 +1,11 @@
 /* See spread.h. */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
 #include "catalog/pg_inherits.h"
+#include "commands/tablecmds.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
 #include "utils/lsyscache.h"
@@ -67,16 +69,17 @@ gstore_spread_partition(PlannedStmt *statement)
 	Oid						parent;
 
 	if (!IsA(create, CreateForeignTableStmt) || create->base.partbound == NULL || gstore == NULL ||
-		!gstore->ready || gstore->device_count < 2 || has_pinning(create->options) ||
-		!gstore_is_server(create->servername))
+		!gstore->ready || gstore->device_count < 2 || XactReadOnly ||
+		has_pinning(create->options) || !gstore_is_server(create->servername))
 		return statement;
 	if (create->base.if_not_exists &&
 		OidIsValid(get_relname_relid(create->base.relation->relname,
 									 RangeVarGetCreationNamespace(create->base.relation))))
 		return statement;
-	/* As the statement itself does. */
-	parent = RangeVarGetRelid(linitial_node(RangeVar, create->base.inhRelations),
-							  AccessExclusiveLock, true);
+	/* As the statement itself does, but nobody waits for the lock who is refused afterwards. */
+	parent = RangeVarGetRelidExtended(linitial_node(RangeVar, create->base.inhRelations),
+									  AccessExclusiveLock, RVR_MISSING_OK,
+									  RangeVarCallbackOwnsRelation, NULL);
 	if (!OidIsValid(parent))
 		return statement;
 	statement = copyObject(statement);

@@ -165,7 +165,7 @@ gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *nam
 
 		found = (t->state == GSTORE_TOKEN_OVER && !is_being_made(t)) ||
 			(t->state == GSTORE_TOKEN_LIVE && t->expires_ns <= now);
-		found &= t->loader == 0; /* a load that has begun reads the memory until its transaction ends */
+		found &= !t->reading;
 		if (found)
 		{
 			memcpy(secret, t->secret, GSTORE_SECRET_BYTES);
@@ -673,6 +673,8 @@ gstore_token_claim_load(const char *text, gstore_token *out)
 		t->loaded_in = GetCurrentSubTransactionId();
 		loaded_some = true;
 	}
+	if (t != NULL && t->loader == MyProcPid)
+		t->reading = true;
 	LWLockRelease(gstore->lock);
 	if (loader != 0 && loader != MyProcPid)
 		ereport(ERROR,
@@ -680,6 +682,17 @@ gstore_token_claim_load(const char *text, gstore_token *out)
 				 errmsg("another transaction is loading the rows of this token"),
 				 errhint("Wait for its end: the token ends if it commits.")));
 	return t != NULL;
+}
+
+void
+gstore_token_end_reading(void)
+{
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+		if (gstore->tokens[i].loader == MyProcPid)
+			gstore->tokens[i].reading = false;
+	LWLockRelease(gstore->lock);
+	gstore_wake_worker(); /* one may have ended meanwhile */
 }
 
 /*
@@ -701,6 +714,7 @@ end_loads(SubTransactionId loaded_in, bool committed, SubTransactionId parent)
 		if (parent != InvalidSubTransactionId)
 			continue;
 		t->loader = 0;
+		t->reading = false;
 		if (committed && t->state == GSTORE_TOKEN_LIVE)
 			t->state = GSTORE_TOKEN_OVER;
 	}

@@ -46,9 +46,11 @@ gstore_token_renew(const gstore_view *view, const gstore_token_key *key, const g
 extern void gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTES]);
 /*
  * The token of a text, which the current subtransaction is to load: the token ends when that is committed. ERROR if it is none,
- * another role's, or another transaction loads it. False: it has ended.
+ * another role's, or another transaction loads it. False: it has ended. Its memory stays until
+ * gstore_token_end_reading(), or the end of the transaction.
  */
 extern bool gstore_token_claim_load(const char *text, gstore_token *out);
+extern void gstore_token_end_reading(void);
 
 /*
  * For the worker: takes one token that has expired, or was given up, off the list. A store that is of no table is the

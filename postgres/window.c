@@ -307,7 +307,7 @@ acquire_window(void)
 
 	end_begun();
 	ConditionVariablePrepareToSleep(&gstore->window_freed);
-	while (!try_acquire_window(&window))
+	while (!try_acquire_window(&window)) /* a cancelled process may take the signal of a free one along */
 		(void) ConditionVariableTimedSleep(&gstore->window_freed, WAIT_MS, PG_WAIT_EXTENSION);
 	ConditionVariableCancelSleep();
 	return window;

@@ -146,7 +146,9 @@ class Table:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<gvmem.Table {self.schema}.{self.name}, {self.rows} rows{', closed' if self.closed else ''}>"
+        # Whoever has made the table has named it, and this goes to terminals.
+        name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in f"{self.schema}.{self.name}")
+        return f"<gvmem.Table {name}, {self.rows} rows{', closed' if self.closed else ''}>"
 
     def __len__(self) -> int:
         return self.rows

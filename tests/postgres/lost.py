@@ -598,16 +598,6 @@ class Source:
         expect(time.monotonic() - start < 40, True, "sooner than without its end")
         server.sql(f"DROP FOREIGN TABLE {', '.join(names)}; DROP SEQUENCE turns")
 
-    def loads_may_take_longer_than_statements(self, server):
-        """The limit is the database's, and would go on at the load's commit."""
-        server.sql("ALTER DATABASE postgres SET statement_timeout = '3s'")
-        server.sql(MAKE.format("ft", "SELECT 7 FROM pg_sleep(4)", "ft"))
-        terminate(server)
-        server.environ["PGOPTIONS"] = "-c statement_timeout=0"  # of what waits for it
-        server.wait_for("SELECT sum(id) FROM ft", "7")
-        del server.environ["PGOPTIONS"]
-        server.sql("ALTER DATABASE postgres RESET statement_timeout; DROP FOREIGN TABLE ft")
-
     def clock_that_steps_back_delays_no_load(self, _):
         back = BUILD / f"postgres-run/back.{os.getpid()}"
         with other_server(LD_PRELOAD=stepping_clock(back)) as server:

@@ -162,6 +162,15 @@ class Reading:
         server.sql("UPDATE ft SET i4 = 5; TRUNCATE ft")
         expect(values_of(price), before, "after the table was emptied")
 
+    def values_may_be_compressed_as_long_as_some_are(self, server):
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (t text OPTIONS (compression 'pglz')) SERVER gstore_fdw")
+        server.sql("INSERT INTO ft SELECT repeat('compressible ', 100) FROM generate_series(1, 100)")
+        server.sql("ALTER FOREIGN TABLE ft ALTER t OPTIONS (DROP compression); INSERT INTO ft VALUES ('flat')")
+        for rewritten in (False, True):
+            with gvmem.Table(server.sql("SELECT gstore_export('ft')")) as table:
+                expect(bool(table.columns["t"].compressed), not rewritten, f"compressed, rewritten: {rewritten}")
+            server.sql("DELETE FROM ft WHERE t = 'flat'; SELECT gstore_fdw_compact('ft')")
+
     def token_that_ended_is_not_found(self, server):
         make(server, "arrow", 10)
         token = server.sql("SELECT gstore_export('ft')")

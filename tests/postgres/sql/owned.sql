@@ -150,6 +150,13 @@ CREATE FOREIGN TABLE pg_temp.ow_part PARTITION OF ow_parent FOR VALUES FROM (0) 
 INSERT INTO ow_parent SELECT generate_series(0, 99);
 COMMIT;
 SELECT objects_become(1) AS given_back, (SELECT count(*) FROM gstore_fdw_chunk_info) AS versions;
+CREATE FOREIGN TABLE pg_temp.ow_before (a int) SERVER gstore_fdw;
+INSERT INTO pg_temp.ow_before SELECT generate_series(0, 99);
+BEGIN;
+CREATE TEMP TABLE ow_parent (a int) ON COMMIT DROP;
+ALTER FOREIGN TABLE pg_temp.ow_before INHERIT ow_parent;
+COMMIT;
+SELECT objects_become(1) AS given_back, (SELECT count(*) FROM gstore_fdw_chunk_info WHERE xmax = 0) AS versions;
 
 RESET client_min_messages;
 \set VERBOSITY default
