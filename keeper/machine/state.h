@@ -240,7 +240,7 @@ typedef struct keep_chunk {
     bool make;       /* MAKE_WAIT: the frame does not exist yet */
     bool unsafe;     /* IN: the host frame had writers when the copy began */
     bool send;       /* a MAP of it is to be sent at the end of the event */
-    uint32_t waits;  /* MAPs of it that are not done, to openings that followed it before */
+    uint32_t waits;  /* unanswered MAPs of it that its move waits for */
     uint32_t unmaps; /* of them, those whose client may have what they replace */
     uint64_t stamp;
     uint64_t unmapped_mark; /* when it was last unmapped in all openings but those that keep it mapped */
@@ -414,7 +414,7 @@ typedef struct keep_pending {
     uint64_t serial;
     int64_t sent_ns, due_ns;
     uint64_t host_bytes; /* of host memory that it maps */
-    bool awaited;        /* by moves: the opening followed the chunks before */
+    bool awaited;        /* moves wait for it: the opening followed the chunks before it was sent */
     bool unmapped;       /* what it replaces is released, or it replaces nothing */
     uint32_t count;
     uint32_t indexes[];

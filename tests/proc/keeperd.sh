@@ -247,11 +247,15 @@ flags) # each option has an effect that can be seen (--ready-fd: all of them; -V
     [ "$(figure device budget_bytes)" = $((64 * mib)) ] || fail '--device-budget'
     [ "$(figure keeper host_budget_bytes)" = $((200 * mib)) ] || fail '--host-budget'
     stop TERM 0
-    start -s "$socket" -d 0 -b 64M -B 200M -a 10M -k 4M -q 60M --trace "$folder/trace" --clients 3
+    start -s "$socket" -d 0 -b 64M -B 200M -a 10M -k 4M -q 60M --trace "$folder/trace" --clients 2
     hold || fail "the holder: $(cat "$folder/holder")"
     is keeper host_free_bytes $((10 * mib))
-    # It is one client, and one that has gone counts until the keeper sees that.
-    "$gvmem" keeper status -s "$socket" >"$folder/out" || fail 'two clients'
+    tries=0
+    until "$gvmem" keeper status -s "$socket" >"$folder/out" 2>&1; do # the one before may still count for a moment
+        tries=$((tries + 1))
+        [ "$tries" -lt 200 ] || fail 'two clients'
+        sleep 0.05
+    done
     "$test_holder" "$socket" 2>"$folder/refused" >"$folder/out" && fail 'the name is taken'
     end_holder
     "$gvmem" keeper drop -s "$socket" /test/one

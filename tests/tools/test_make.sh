@@ -10,7 +10,7 @@ cp "$1" "$folder/Makefile"
 mkdir "$folder/scripts"
 # shellcheck disable=SC2016 # the scripts expand it
 for script in build install; do
-    printf '#!/bin/sh\necho "%s of $1 for $PG_CONFIG"\n' "$script" >"$folder/scripts/$script.sh"
+    printf '#!/bin/sh\necho "%s of $1 for $PG_CONFIG, DESTDIR=${DESTDIR:-}"\n' "$script" >"$folder/scripts/$script.sh"
     chmod +x "$folder/scripts/$script.sh"
 done
 failed=0
@@ -31,7 +31,7 @@ expect() { # WANTED TARGET-AND-VARIABLES...: the first line that make prints beg
 expect '  make help '
 expect 'build of build for /pg/bin/pg_config' PG_CONFIG=/pg/bin/pg_config all
 expect 'install of build for /pg/bin/pg_config' PG_CONFIG=/pg/bin/pg_config install
-expect 'install of my build for /pg/bin/pg_config' PG_CONFIG=/pg/bin/pg_config BUILD='my build' DESTDIR='a b' install
+expect 'install of my build for /pg/bin/pg_config, DESTDIR=a b' PG_CONFIG=/pg/bin/pg_config BUILD='my build' DESTDIR='a b' install
 mkdir "$folder/my" "$folder/build" "$folder/my build" "$folder/my build-x"
 expect 'rm -rf "my build" "my build"-*' BUILD='my build' clean
 [ "$(cd "$folder" && echo build* my*)" = 'build my' ] || {
