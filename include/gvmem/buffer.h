@@ -69,7 +69,9 @@ typedef struct gvm_buffer_options {
      * commit, move and share faster (the driver's cost is per chunk), smaller ones waste less at
      * the ends; copies within the device run at full speed from 32 to 64 MiB on. */
     uint64_t chunk_bytes;
-    void *address;     /* wanted; GVM_E_ADDRESS if it is taken; NULL: any */
+    /* Wanted, a multiple of 2 MiB; GVM_E_ADDRESS if what lies there is taken: with NVIDIA's driver, anything in the units of
+     * 32 MiB that the buffer touches. NULL: any. */
+    void *address;
     uint32_t flags;    /* GVM_BUFFER_... */
     uint32_t reserved; /* 0 */
 } gvm_buffer_options;

@@ -60,12 +60,31 @@ static gvm_status check_spec(const gvm_device *device, const gvmi_buffer_spec *s
     return GVM_OK;
 }
 
+/* NVIDIA's driver has a wanted address in whole units of these alone, and puts anything else elsewhere. */
+#define PLACED_BYTES (32ull << 20)
+
+/* own_bytes: 0 if the wanted addresses are not had. */
+static CUresult reserve_own(gvm_buffer *buffer, uint64_t bytes, uint64_t wanted)
+{
+    const CUresult result = gvmi_cu->cuMemAddressReserve(&buffer->own_address, bytes, 0, wanted, 0);
+
+    buffer->own_bytes = bytes;
+    if (result == CUDA_SUCCESS && wanted != 0 && buffer->own_address != wanted) {
+        gvmi_cu->cuMemAddressFree(buffer->own_address, bytes);
+        buffer->own_bytes = 0;
+    }
+    return result;
+}
+
 static gvm_status reserve_own_addresses(gvm_buffer *buffer, uint64_t wanted)
 {
-    CUdeviceptr address;
+    const uint64_t start = gvmi_round_down(wanted, PLACED_BYTES);
     char size[32];
-    CUresult result = gvmi_cu->cuMemAddressReserve(&address, buffer->reserve_bytes, 0, wanted, 0);
+    CUresult result = reserve_own(buffer, buffer->reserve_bytes, wanted);
 
+    if (result == CUDA_SUCCESS && buffer->own_bytes == 0)
+        result = reserve_own(
+            buffer, gvmi_round_up(wanted + buffer->reserve_bytes, PLACED_BYTES) - start, start);
     gvmi_size_text(buffer->reserve_bytes, size);
     if (result == CUDA_ERROR_OUT_OF_MEMORY || (wanted != 0 && result == CUDA_ERROR_INVALID_VALUE))
         return gvmi_driver_fail_as(GVM_E_ADDRESS, result, "cuMemAddressReserve",
@@ -73,12 +92,10 @@ static gvm_status reserve_own_addresses(gvm_buffer *buffer, uint64_t wanted)
                                    wanted != 0 ? " there" : "");
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemAddressReserve", "cannot reserve %s of addresses", size);
-    if (wanted != 0 && address != wanted) {
-        gvmi_cu->cuMemAddressFree(address, buffer->reserve_bytes);
+    if (buffer->own_bytes == 0)
         return gvm_error_set(GVM_E_ADDRESS, "the %s at %#llx are not all free in this process",
                              size, (unsigned long long)wanted);
-    }
-    buffer->address = address;
+    buffer->address = wanted != 0 ? wanted : buffer->own_address;
     return GVM_OK;
 }
 
@@ -97,7 +114,7 @@ static void release_addresses(gvm_buffer *buffer)
     if (buffer->range != NULL)
         gvmi_range_give(buffer);
     else
-        gvmi_cu->cuMemAddressFree(buffer->address, buffer->reserve_bytes);
+        gvmi_cu->cuMemAddressFree(buffer->own_address, buffer->own_bytes);
 }
 
 /* cuMemAlloc may give what this process has freed, as it was. In the device's context; on failure the

@@ -94,7 +94,9 @@ struct gvm_buffer {
     pthread_cond_t use_ended;
     gvm_device *device; /* referenced */
     uint64_t address, reserve_bytes, chunk_count;
-    gvmi_range *range; /* that has the addresses; NULL: they are reserved for this buffer */
+    gvmi_range *range;       /* that has the addresses; NULL: they are reserved for this buffer */
+    CUdeviceptr own_address; /* what is reserved for it: at a wanted address sometimes more than it has */
+    uint64_t own_bytes;
     LIST_ENTRY(gvm_buffer) in_range;
     gvmi_layout layout;
     gvmi_chunk *chunks;

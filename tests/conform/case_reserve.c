@@ -72,6 +72,16 @@ CASE(reserve_at_wanted_address_gets_it)
     EXPECT_U64(at, wanted);
 }
 
+/* In the midst of what was reserved as a whole. What becomes of less, or between units of 32 MiB, is left open. */
+CASE(reserve_of_32_mib_at_wanted_address_gets_it)
+{
+    CUdeviceptr before = take_range(GIB), at = 0;
+    drop(OWN_RANGE, before);
+    REQUIRE_OK(cu->cuMemAddressReserve(&at, 32 * MIB, 0, before + GIB / 2, 0));
+    own(OWN_RANGE, at, 32 * MIB);
+    EXPECT_U64(at, before + GIB / 2);
+}
+
 CASE(reserve_at_occupied_address_goes_elsewhere)
 {
     CUdeviceptr occupied = take_range(4 * machine.granule), at = 0;

@@ -72,6 +72,7 @@
     X(reserve_with_odd_alignment_is_refused, VMM) \
     X(reserve_with_alignment_is_aligned, VMM) \
     X(reserve_at_wanted_address_gets_it, VMM) \
+    X(reserve_of_32_mib_at_wanted_address_gets_it, VMM) \
     X(reserve_at_occupied_address_goes_elsewhere, VMM) \
     X(reserve_at_unaligned_address_is_refused, VMM) \
     X(reserve_many_do_not_overlap, VMM) \

@@ -76,6 +76,49 @@ static int be_mover(void *arg)
 
 CHILD_TEST(move_without_mappings_or_addresses_says_so, be_mover)
 
+/* As NVIDIA's driver does. */
+static CUresult place_units(CUdeviceptr *address, size_t bytes, size_t alignment,
+                            CUdeviceptr wanted, unsigned long long flags)
+{
+    const bool whole = wanted % (32 * MIB) == 0 && bytes % (32 * MIB) == 0;
+
+    return real->cuMemAddressReserve(address, bytes, alignment, whole ? wanted : 0, flags);
+}
+
+static int be_placed(void *arg)
+{
+    gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+    gvm_buffer *large, *small, *second = NULL;
+    const uint32_t in = 0x12345678;
+    uint32_t out = 0;
+    gvm_device *device;
+
+    (void)arg;
+    CHILD_EXPECT(start(&device, &small));
+    gvm_buffer_destroy(small);
+    CHILD_EXPECT(gvm_buffer_create(device, GIB, NULL, &large) == GVM_OK);
+    options.address = (char *)gvm_buffer_address(large) + GIB / 2;
+    gvm_buffer_destroy(large);
+    table.cuMemAddressReserve = place_units;
+    for (int i = 0; i < 2; i++) { /* the addresses are all free after it */
+        CHILD_EXPECT(gvm_buffer_create(device, CHUNK, &options, &small) == GVM_OK);
+        CHILD_EXPECT(gvm_buffer_address(small) == options.address);
+        CHILD_EXPECT(gvm_buffer_create(device, CHUNK, &options, &second) == GVM_E_ADDRESS &&
+                     second == NULL);
+        CHILD_EXPECT(gvm_buffer_commit(small, 0, CHUNK) == GVM_OK);
+        CHILD_EXPECT(gvm_buffer_copy_in(small, CHUNK - 4, &in, 4) == GVM_OK);
+        CHILD_EXPECT(gvm_buffer_copy_out(&out, small, CHUNK - 4, 4) == GVM_OK && out == in);
+        CHILD_EXPECT(gvm_buffer_commit(small, CHUNK, 1) == GVM_E_INVALID);
+        gvm_buffer_destroy(small);
+    }
+    options.address = NULL;
+    CHILD_EXPECT(gvm_buffer_create(device, CHUNK, &options, &small) == GVM_OK);
+    stop(device, small);
+    return 0;
+}
+
+CHILD_TEST(buffer_has_the_address_that_is_wanted, be_placed)
+
 static int be_without_vmm(void *arg)
 {
     gvm_device *device;
@@ -246,6 +289,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(move_without_mappings_or_addresses_says_so),
+        cmocka_unit_test(buffer_has_the_address_that_is_wanted),
         cmocka_unit_test(buffer_without_virtual_memory_shows_zeros),
         cmocka_unit_test(vector_without_virtual_memory_is_refused_before_allocating),
         cmocka_unit_test(ending_things_keeps_the_error),
