@@ -818,7 +818,7 @@ class Life:
     def executor_that_opens_the_device_for_long_is_not_killed(self, _):
         """As where the driver has to compile its kernels: longer than it has for a sign of life."""
         takes_s = (N["GSTORE_SPAWN_HANG_MS"] + N["GSTORE_SPAWN_BEAT_MS"]) // 1000 + 5
-        with other_server(LD_PRELOAD=slow_modules(takes_s)) as server, Client(server) as client:
+        with other_server(GVMEM_DRIVER="soft", LD_PRELOAD=slow_modules(takes_s)) as server, Client(server) as client:
             start = time.monotonic()
             client.socket.settimeout(2 * takes_s)
             expect(client.run("", 0, COUNT, columns=()), [(0, 0)], "records")

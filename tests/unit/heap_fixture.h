@@ -57,6 +57,30 @@ static int end(void **state)
                                                                                                   : 1;
 }
 
+/* On a GPU others' memory and the driver's own are counted as well, to no byte that a test could know. */
+static inline bool on_software_gpu(void)
+{
+    gvm_driver_info info = {.struct_size = sizeof info};
+
+    return gvm_driver_get_info(&info) == GVM_OK && info.software;
+}
+
+#define SKIP_ON_GPU(why) \
+    do { \
+        if (!on_software_gpu()) { \
+            print_message("left out on a GPU: %s\n", why); \
+            skip(); \
+        } \
+    } while (0)
+
+static inline void skip_without_peer(void)
+{
+    int32_t count = 0;
+
+    if (gvm_device_count(&count) == GVM_OK && count < 2)
+        skip();
+}
+
 /* The test's heap anew, with options. */
 static void remake(const gvm_heap_options *options)
 {

@@ -769,9 +769,11 @@ static CUresult destroy_event(CUevent event)
     return result;
 }
 
-/* The second block waits for a stream, too, that has work still, which stream_end() does not wait for. */
+/* The second block waits for a stream, too, that has work still, which stream_end() does not wait for. NVIDIA's
+ * cuCtxDestroy() waits for the work of all contexts of the process, so that there no stream has any by then. */
 static void events_of_a_context_that_is_gone_have_passed(void **state)
 {
+    const bool held = on_software_gpu();
     CUcontext context;
     gvm_stream streams[2] = {make_stream(), make_stream_elsewhere(&context)};
     void *one = alloc(UNIT), *two = alloc(CHUNK);
@@ -780,14 +782,17 @@ static void events_of_a_context_that_is_gone_have_passed(void **state)
     lost_events = 0;
     table.cuEventQuery = query_event;
     table.cuEventDestroy = destroy_event;
-    hold_stream(streams[0]);
+    if (held)
+        hold_stream(streams[0]);
     assert_int_equal(gvm_heap_free_after(heap, two, streams, 2), GVM_OK);
     assert_int_equal(gvm_heap_stream_end(heap, streams[1]), GVM_OK);
     assert_int_equal(gvm_heap_free_async(heap, one, streams[1]), GVM_OK);
     assert_int_equal(gvmi_cu->cuCtxDestroy(context), CUDA_SUCCESS);
     release(alloc(CHUNK)); /* looks at what waits */
-    assert_int_equal(info().pending_bytes, CHUNK);
-    let_go(streams[0]);
+    if (held)
+        assert_int_equal(info().pending_bytes, CHUNK);
+    if (held)
+        let_go(streams[0]);
     release(alloc(CHUNK));
     assert_int_equal(info().pending_bytes, 0);
     assert_int_equal(lost_events, 0);

@@ -488,6 +488,8 @@ static int access_of(const gvm_buffer *buffer, uint64_t chunk, int device)
     return (int)flags;
 }
 
+#define NO_PEER 77 /* a child's exit status */
+
 /* A seal that a patch brings leaves chunks writable, since kernels may be reading there, which a change
  * of their rights breaks on a real device. So does a grant that follows. */
 static int grant_after_a_seal(void *arg)
@@ -496,11 +498,14 @@ static int grant_after_a_seal(void *arg)
     gvm_device *peer;
     gvm_buffer *buffer;
     gvmi_patch patch;
+    int32_t count;
 
     (void)arg;
     unsetenv("GVMEM_SOFTGPU");
     fixture_machine_default("devices=2,memory=64MiB,sms=1");
     CHILD_EXPECT(begin(&f) == 0);
+    if (gvm_device_count(&count) == GVM_OK && count < 2)
+        return NO_PEER;
     CHILD_EXPECT(gvm_device_open(1, &peer) == GVM_OK);
     CHILD_EXPECT(gvm_share_import(f.device, f.share, NULL, &buffer) == GVM_OK);
     gvm_share_destroy(f.share);
@@ -522,7 +527,15 @@ static int grant_after_a_seal(void *arg)
     return 0;
 }
 
-CHILD_TEST(grant_leaves_alone_what_a_patch_has_sealed, grant_after_a_seal)
+static void grant_leaves_alone_what_a_patch_has_sealed(void **state)
+{
+    const int status = run_in_child(grant_after_a_seal, NULL, false);
+
+    (void)state;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_PEER)
+        skip();
+    assert_int_equal(status, 0);
+}
 
 /* ---- what was another buffer's is not shown */
 
@@ -586,7 +599,7 @@ CHILD_TEST(export_after_other_buffers_shows_zeros, export_after_others)
 
 typedef enum launch { RESET, INCOMPLETE, TORN } launch;
 
-/* Writes to all that the appender has, which it gives back then. */
+/* Writes to all that the appender has, which it gives back then. On the software GPU, whose memory the processor reaches. */
 static bool leave_appended_bytes(gvm_device *device, launch kind)
 {
     const gvm_appender_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
@@ -623,6 +636,7 @@ static int export_after_appender(void *kind)
     gvm_device *device;
     gvm_buffer *buffer;
 
+    fixture_machine("memory=64MiB,sms=1");
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(leave_appended_bytes(device, *(launch *)kind));
     CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK);
