@@ -220,10 +220,14 @@ static void draw_table(table *t, uint32_t rows_max)
     for (uint32_t c = 0; c < COLUMNS; c++) {
         const uint64_t range = 1 + draw(join_count > 3 ? 3 : draw(3) == 0 ? 60 : 12);
         const bool has_nulls = draw(2) == 0;
+        int64_t least;
 
         t->columns[c].form = forms[draw(4)];
+        least = t->columns[c].form == GQUERY_U8 ? 0
+                : range > 3                     ? -3
+                                                : 1 - (int64_t)range; /* 0 is in all */
         for (uint32_t r = 0; r < t->rows; r++) {
-            t->columns[c].values[r] = (int64_t)draw(range) - (t->columns[c].form == GQUERY_U8 ? 0 : 3);
+            t->columns[c].values[r] = least + (int64_t)draw(range);
             t->columns[c].is_null[r] = has_nulls && draw(7) == 0;
         }
     }
