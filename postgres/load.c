@@ -24,6 +24,7 @@
 #include "postgres/fdw.h"
 #include "postgres/load.h"
 #include "postgres/option.h"
+#include "postgres/peer.h"
 #include "postgres/progress.h"
 #include "postgres/table.h"
 #include "postgres/token.h"
@@ -182,6 +183,8 @@ describe_column(const gstore_arrow_column *from, gstore_load_column *to)
 	copy_text(from->name, sizeof from->name, to->name);
 	copy_text(from->format, sizeof from->format, to->format);
 	copy_text(from->element_format, sizeof from->element_format, to->element_format);
+	gstore_make_printable(to->format);
+	gstore_make_printable(to->element_format);
 	to->validity = buffer_of(&from->validity);
 	to->offsets = buffer_of(&from->offsets);
 	to->values = buffer_of(&from->values);

@@ -65,6 +65,8 @@ gstore_run_receive(gstore_run *run, gstore_session *session, const gstore_reques
 	run->words = run->gathered ? shape.gathered_words : shape.words;
 	add_text_words(run, shape.texts);
 	run->left = window->record_count;
+	if (run->words > 0 && run->left > MaxAllocHugeSize / sizeof(uint64) / (uint64) run->words)
+		elog(ERROR, "the executor of queries has returned no valid result");
 	run->figures.records += run->left;
 	if (request->nearest == 0 && (run->gathered || run->kind != GSTORE_QUERY_FILTER))
 		gstore_query_count(run->kind, GSTORE_QUERY_ROWS_RETURNED, run->left);

@@ -73,7 +73,8 @@ GVM_DEVICE int has_text(const gquery_number *p, uint64_t row, text t)
 {
     text other = {0, 0, letters_of(p->flags)};
 
-    (void)find_text(&p->source, p->source.form, row, &other);
+    if (!find_text(&p->source, p->source.form, row, &other) || other.at == UNREADABLE)
+        return 0; /* it was another one when its word was entered */
     if ((p->flags & GQUERY_TEXT_TRIMMED) != 0)
         trim(&other);
     return is_same(t, other);

@@ -608,11 +608,12 @@ static double text_steps(const gquery_query *q)
 
     for (uint32_t at = 0; at < p->code_count; at++) {
         const gquery_instruction *i = &p->code[at];
-        const gquery_source *texts = &q->scan.sources[i->a];
+        const gquery_source *texts;
         uint64_t rows = 1;
 
         if (i->op != GQUERY_TEXT)
             continue;
+        texts = &q->scan.sources[i->a];
         if (texts->form != GQUERY_TEXT_FIXED && q->c->query.tables[texts->table].rows > 0)
             rows = q->c->query.tables[texts->table].rows;
         steps += (double)times_through_text(p, i) * (double)texts->bytes / (double)rows;

@@ -490,8 +490,9 @@ static void write_schema(const view *v, json *j)
 
 static void write_cell(json *j, const shown_column *c, const char *cell)
 {
-    const table_kind kind = c->info.element != 0 ? TABLE_KIND_TEXT
-                                                 : table_text_kind(c->info.base_type);
+    const bool is_plain = c->info.element == 0 &&
+                          (c->info.uniform == 0 || c->info.uniform == GVM_TABLE_DECIMAL);
+    const table_kind kind = is_plain ? table_text_kind(c->info.base_type) : TABLE_KIND_TEXT;
     const bool finite = cell != NULL && strpbrk(cell, "NI") == NULL;
 
     if (cell == NULL)

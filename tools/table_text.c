@@ -230,7 +230,7 @@ static bool write_timestamp(FILE *out, int64_t us, const char *zone)
         return true;
     }
     days = us / DAY_US - (us % DAY_US < 0);
-    rest = us - days * DAY_US;
+    rest = us % DAY_US + (us % DAY_US < 0 ? DAY_US : 0);
     before_christ = write_date_part(out, days);
     fputc(' ', out);
     write_time_part(out, rest);
