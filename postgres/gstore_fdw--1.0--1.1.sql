@@ -9,14 +9,15 @@ DECLARE
 BEGIN
     FOR member IN
         SELECT o.type, o.identity
-        FROM pg_depend d
-        JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid,
-            pg_identify_object(d.classid, d.objid, d.objsubid) o
+        FROM pg_catalog.pg_depend d
+        JOIN pg_catalog.pg_extension e
+            ON d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid AND d.refobjid = e.oid,
+            pg_catalog.pg_identify_object(d.classid, d.objid, d.objsubid) o
         WHERE e.extname = 'gstore_fdw' AND d.deptype = 'e'
             AND o.type IN ('function', 'type', 'view') AND o.schema <> current_schema()
         ORDER BY o.type
     LOOP
-        EXECUTE format('ALTER %s %s SET SCHEMA %I', member.type, member.identity, current_schema());
+        EXECUTE pg_catalog.format('ALTER %s %s SET SCHEMA %I', member.type, member.identity, current_schema());
     END LOOP;
 END
 $$;
@@ -25,11 +26,11 @@ DROP SCHEMA pgstrom;
 
 -- ---- Names of parameters: CREATE OR REPLACE cannot change them, and DROP would take privileges away.
 UPDATE pg_catalog.pg_proc SET proargnames = '{ftable_oid}'
-    WHERE oid = 'gstore_export_ipchandle(reggstore)'::pg_catalog.regprocedure;
+    WHERE oid = 'gstore_export_ipchandle(reggstore)'::pg_catalog.regprocedure::pg_catalog.oid;
 UPDATE pg_catalog.pg_proc SET proargnames = '{device_nr,ipc_mhandle,offset,length,loid}'
-    WHERE oid = 'lo_import_gpu(int, bytea, bigint, bigint, oid)'::pg_catalog.regprocedure;
+    WHERE oid = 'lo_import_gpu(int, bytea, bigint, bigint, oid)'::pg_catalog.regprocedure::pg_catalog.oid;
 UPDATE pg_catalog.pg_proc SET proargnames = '{loid,device_nr,ipc_mhandle,offset,length}'
-    WHERE oid = 'lo_export_gpu(oid, int, bytea, bigint, bigint)'::pg_catalog.regprocedure;
+    WHERE oid = 'lo_export_gpu(oid, int, bytea, bigint, bigint)'::pg_catalog.regprocedure::pg_catalog.oid;
 
 -- ---- Tokens.
 CREATE FUNCTION gstore_revoke(token text) RETURNS boolean

@@ -31,9 +31,9 @@ BEGIN
     FOREACH name IN ARRAY ARRAY['plcuda_kernel_max_blocksz', 'plcuda_kernel_static_shmsz', 'plcuda_kernel_dynamic_shmsz',
         'plcuda_kernel_const_memsz', 'plcuda_kernel_local_memsz']
     LOOP
-        EXECUTE format($f$CREATE FUNCTION pgstrom.%1$I() RETURNS int STABLE LANGUAGE plpgsql AS
+        EXECUTE pg_catalog.format($f$CREATE FUNCTION pgstrom.%1$I() RETURNS int STABLE LANGUAGE plpgsql AS
             'DECLARE answer int; BEGIN EXECUTE pgstrom.plcuda_query(''%1$I()'') INTO answer; RETURN answer; END'$f$, name);
-        EXECUTE format($f$CREATE FUNCTION pgstrom.%1$I(function regproc) RETURNS int STABLE STRICT LANGUAGE plpgsql AS
+        EXECUTE pg_catalog.format($f$CREATE FUNCTION pgstrom.%1$I(function regproc) RETURNS int STABLE STRICT LANGUAGE plpgsql AS
             'DECLARE answer int; BEGIN EXECUTE pgstrom.plcuda_query(''%1$I($1)'') INTO answer USING $1; RETURN answer; END'$f$, name);
     END LOOP;
 END

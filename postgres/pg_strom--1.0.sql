@@ -25,12 +25,18 @@ $$;
 CREATE SCHEMA pgstrom;
 GRANT USAGE ON SCHEMA pgstrom TO PUBLIC;
 
--- gstore_fdw's schema is in the search path here.
-CREATE VIEW pgstrom.gstore_fdw_chunk_info AS
-    SELECT database_oid, table_oid, revision, xmin, xmax, pinning, format, rawsize, nitems
-    FROM gstore_fdw_chunk_info;
-CREATE VIEW pgstrom.gstore_fdw_keeper_info AS SELECT * FROM gstore_fdw_keeper_info;
-CREATE VIEW pgstrom.gstore_fdw_progress AS SELECT * FROM gstore_fdw_progress;
+-- The views of gstore_fdw, whatever of that name another schema has.
+DO LANGUAGE plpgsql $$
+DECLARE
+    home regnamespace;
+BEGIN
+    SELECT e.extnamespace INTO home FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'gstore_fdw';
+    EXECUTE pg_catalog.format('CREATE VIEW pgstrom.gstore_fdw_chunk_info AS
+        SELECT database_oid, table_oid, revision, xmin, xmax, pinning, format, rawsize, nitems FROM %s.gstore_fdw_chunk_info', home);
+    EXECUTE pg_catalog.format('CREATE VIEW pgstrom.gstore_fdw_keeper_info AS SELECT * FROM %s.gstore_fdw_keeper_info', home);
+    EXECUTE pg_catalog.format('CREATE VIEW pgstrom.gstore_fdw_progress AS SELECT * FROM %s.gstore_fdw_progress', home);
+END
+$$;
 GRANT SELECT ON pgstrom.gstore_fdw_chunk_info, pgstrom.gstore_fdw_keeper_info,
     pgstrom.gstore_fdw_progress TO PUBLIC;
 COMMENT ON VIEW pgstrom.gstore_fdw_chunk_info IS 'revisions of tables in GPU memory';

@@ -31,9 +31,9 @@ DECLARE
 	size text;
 BEGIN
 	FOREACH size IN ARRAY ARRAY['max_blocksz', 'static_shmsz', 'dynamic_shmsz', 'const_memsz', 'local_memsz'] LOOP
-		EXECUTE format('CREATE FUNCTION plcuda_kernel_%1$s(function regproc, kernel text DEFAULT ''main'') RETURNS integer
+		EXECUTE pg_catalog.format('CREATE FUNCTION plcuda_kernel_%1$s(function regproc, kernel text DEFAULT ''main'') RETURNS integer
 			LANGUAGE sql STABLE STRICT RETURN (SELECT i.%1$s FROM plcuda_kernel_info($1) i WHERE i.kernel = $2)', size);
-		EXECUTE format('CREATE FUNCTION plcuda_kernel_%1$s() RETURNS integer
+		EXECUTE pg_catalog.format('CREATE FUNCTION plcuda_kernel_%1$s() RETURNS integer
 			LANGUAGE sql STABLE RETURN (SELECT i.%1$s FROM plcuda_kernel_info() i)', size);
 	END LOOP;
 END $$;
@@ -82,9 +82,9 @@ DECLARE
 	element text;
 BEGIN
 	FOREACH element IN ARRAY ARRAY['boolean', 'smallint', 'integer', 'bigint', 'real', 'double precision'] LOOP
-		EXECUTE format('CREATE AGGREGATE array_matrix(VARIADIC %s[]) (SFUNC = plcuda_matrix_add, STYPE = internal,
+		EXECUTE pg_catalog.format('CREATE AGGREGATE array_matrix(VARIADIC %s[]) (SFUNC = plcuda_matrix_add, STYPE = internal,
 			FINALFUNC = plcuda_rbind_end, FINALFUNC_EXTRA, PARALLEL = SAFE)', element);
-		EXECUTE format('COMMENT ON AGGREGATE array_matrix(VARIADIC %s[]) IS %L', element, 'matrix of rows of values');
+		EXECUTE pg_catalog.format('COMMENT ON AGGREGATE array_matrix(VARIADIC %s[]) IS %L', element, 'matrix of rows of values');
 	END LOOP;
 END $$;
 CREATE AGGREGATE array_matrix(bit varying) (SFUNC = plcuda_matrix_add_bits, STYPE = internal,

@@ -155,5 +155,25 @@ RESET ROLE;
 DROP FOREIGN TABLE ft;
 DROP EXTENSION pg_strom;
 SELECT to_regnamespace('pgstrom') IS NULL AS gone;
+DROP EXTENSION gstore_fdw;
+
+-- ---- No script calls what somebody has made in the schema that it fills.
+CREATE FUNCTION taken() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'a function of somebody is called'; END $$;
+CREATE FUNCTION format(text, text) RETURNS text LANGUAGE sql AS 'SELECT taken()';
+CREATE FUNCTION format(text, text, text) RETURNS text LANGUAGE sql AS 'SELECT taken()';
+CREATE FUNCTION format(text, text, text, name) RETURNS text LANGUAGE sql AS 'SELECT taken()';
+CREATE FUNCTION equal(oid, regclass) RETURNS boolean LANGUAGE sql AS 'SELECT taken() IS NULL';
+CREATE FUNCTION equal(oid, regprocedure) RETURNS boolean LANGUAGE sql AS 'SELECT taken() IS NULL';
+CREATE OPERATOR = (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = equal);
+CREATE OPERATOR = (LEFTARG = oid, RIGHTARG = regprocedure, FUNCTION = equal);
+CREATE FUNCTION gstore_hamming_distance(bit, bit) RETURNS double precision LANGUAGE sql AS 'SELECT length(taken())';
+CREATE VIEW gstore_fdw_progress AS SELECT taken();
+CREATE EXTENSION gstore_fdw VERSION '1.0' SCHEMA other;
+ALTER EXTENSION gstore_fdw UPDATE;
+CREATE EXTENSION gstore_fdw_bit;
+CREATE EXTENSION plcuda;
+CREATE EXTENSION pg_strom;
+SELECT B'0110' <~> B'0101' AS distance;
+SELECT count(*) FROM pgstrom.gstore_fdw_progress;
 \c postgres
 DROP DATABASE names;
