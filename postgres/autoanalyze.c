@@ -117,6 +117,8 @@ gstore_autoanalyze_look(void)
 										 .purpose = "analyze tables"};
 	Oid						 database;
 
+	if (IsBinaryUpgrade)
+		return; /* the new cluster takes no transaction over that begins now */
 	if (gstore_background_has_place(&analyzer) && AutoVacuumingActive() && !RecoveryInProgress() &&
 		choose_table_to_analyze(&database))
 		gstore_background_start(&analyzer, database);

@@ -122,6 +122,9 @@ gstore_background_connect(Datum database, uint32 flags, gstore_working *list, vo
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, flags);
 	/* It would hold for a part of the commit (commit_limit.h). */
 	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
+	/* What a database sets for its users. */
+	SetConfigOption("default_transaction_read_only", "off", PGC_SUSET, PGC_S_OVERRIDE);
+	SetConfigOption("default_transaction_isolation", "read committed", PGC_SUSET, PGC_S_OVERRIDE);
 	if (!enter_list(list))
 		proc_exit(0);
 	before_shmem_exit(leave_list, (Datum) 0);

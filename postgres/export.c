@@ -18,7 +18,6 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "storage/predicate.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -112,7 +111,6 @@ choose_revision(Relation relation, gstore_view *view)
 				 errmsg("cannot export table \"%s\": this transaction has changed it",
 						RelationGetRelationName(relation)),
 				 errhint("COMMIT first: others read what is committed.")));
-	PredicateLockRelation(relation, GetActiveSnapshot());
 	gstore_look_now(oid, GSTORE_DEAD_NOT_WANTED, view);
 	if (view->empty)
 		return false;

@@ -16,6 +16,7 @@
 
 #include "postgres/lost.h"
 #include "postgres/option.h"
+#include "postgres/reload.h"
 #include "postgres/token.h"
 #include "postgres/window.h"
 
@@ -192,9 +193,13 @@ note_recorded(const gstore_table_key *keys, int count)
 	LWLockRelease(gstore->lock);
 }
 
-/* Of the first that there is place for; returns how many. In the postmaster an ERROR would end the server. */
+/*
+ * Of the first that there is place for; returns how many. In the postmaster an ERROR would end the server.
+ * restarts: after processes that crashed. It may have been one that loaded: the next load is delayed, so that it does not end all
+ * others again at once.
+ */
 static int
-mark_tables_lost(const gstore_table_key *keys, int count)
+mark_tables_lost(const gstore_table_key *keys, int count, int restarts)
 {
 	for (int i = 0; i < count; i++)
 	{
@@ -212,6 +217,9 @@ mark_tables_lost(const gstore_table_key *keys, int count)
 		}
 		table->lost = table->recorded = true;
 		table->lost_xid = FrozenTransactionId;
+		table->reload_tries = restarts;
+		if (restarts > 0)
+			gstore_reload_delay(table);
 	}
 	return count;
 }
@@ -344,11 +352,14 @@ gstore_count_recorded(void)
 void
 gstore_read_record(void)
 {
+	static int		  restarts; /* the postmaster's, which makes shared memory anew */
 	int				  count;
 	gstore_table_key *keys = read_record(LOG, &count);
 
-	if (keys == NULL)
-		return;
-	log_lost(mark_tables_lost(keys, count));
-	pfree(keys);
+	if (keys != NULL)
+	{
+		log_lost(mark_tables_lost(keys, count, restarts));
+		pfree(keys);
+	}
+	restarts++;
 }

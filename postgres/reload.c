@@ -19,6 +19,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/plancache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -30,6 +31,7 @@
 #include "postgres/option.h"
 #include "postgres/pending.h"
 #include "postgres/reload.h"
+#include "postgres/scan.h"
 #include "postgres/table.h"
 
 #define LOCK_TIMEOUT	  "10s" /* who waits for the rows may hold a lock that the source needs */
@@ -51,8 +53,8 @@ is_lost(const gstore_table *table)
 	return table->lost && !DsaPointerIsValid(table->newest);
 }
 
-static void
-delay_reload(gstore_table *table)
+void
+gstore_reload_delay(gstore_table *table)
 {
 	const int delay_s = 1 << Min(table->reload_tries, RELOAD_DELAY_BITS);
 
@@ -84,7 +86,7 @@ choose_tables_to_load(Oid *database)
 			*database = table->key.database;
 			table->reload_due = true;
 			table->reload_tries++;
-			delay_reload(table);
+			gstore_reload_delay(table);
 		}
 	LWLockRelease(gstore->lock);
 	return OidIsValid(*database);
@@ -160,7 +162,7 @@ note_outcome(Oid relation, int error, bool tried)
 		table->reload_error = error;
 		table->reload_waits = false;
 		if (error != 0)
-			delay_reload(table);
+			gstore_reload_delay(table);
 		else if (!tried && is_lost(table))
 			table->reload_at = PG_INT64_MAX;
 	}
@@ -199,7 +201,7 @@ gstore_reload_stop(Oid database)
 		{
 			table->reload_tries = Max(table->reload_tries, RELOAD_DROP_BITS);
 			table->reload_waits = false;
-			delay_reload(table);
+			gstore_reload_delay(table);
 		}
 	LWLockRelease(gstore->lock);
 }
@@ -275,7 +277,8 @@ gstore_reload_look(void)
 	Oid						 database;
 
 	end_loaders_in_the_way();
-	if (!gstore_background_has_place(&loader) || RecoveryInProgress() ||
+	/* pg_upgrade: the new cluster takes no transaction over that begins now. */
+	if (!gstore_background_has_place(&loader) || RecoveryInProgress() || IsBinaryUpgrade ||
 		!choose_tables_to_load(&database))
 		return;
 	if (is_database(database))
@@ -292,6 +295,47 @@ set_loader_option(const char *name, const char *value)
 	(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
 
+static int
+count_columns(const char *query)
+{
+	SPIPlanPtr		  plan = SPI_prepare(query, 0, NULL);
+	CachedPlanSource *source;
+	int				  count;
+
+	if (plan == NULL || list_length(SPI_plan_get_plan_sources(plan)) != 1)
+		elog(ERROR, "no query: %s", query);
+	source = linitial(SPI_plan_get_plan_sources(plan));
+	count = source->resultDesc != NULL ? source->resultDesc->natts : 0;
+	SPI_freeplan(plan);
+	return count;
+}
+
+/* Of the first columns that can be given values, as many as the query has; without generated ones the list is left out. */
+static char *
+list_columns_of_insert(Relation relation, const char *source)
+{
+	const TupleDesc desc = RelationGetDescr(relation);
+	StringInfoData	list;
+	int				left;
+
+	if (desc->constr == NULL || !desc->constr->has_generated_stored)
+		return "";
+	initStringInfo(&list);
+	left = count_columns(source);
+	for (int i = 0; i < desc->natts && left > 0; i++)
+	{
+		const Form_pg_attribute column = TupleDescAttr(desc, i);
+
+		if (column->attisdropped || column->attgenerated != '\0')
+			continue;
+		appendStringInfo(&list, "%s%s", list.len == 0 ? " (" : ", ",
+						 quote_identifier(NameStr(column->attname)));
+		left--;
+	}
+	appendStringInfoString(&list, list.len == 0 ? "" : ")");
+	return list.data;
+}
+
 /*
  * As the owner, who may be anybody: the query can change neither the role nor settings of this process. A lost table that
  * it reads is an error, so that tables that depend on each other are loaded in the right order, if late.
@@ -299,11 +343,8 @@ set_loader_option(const char *name, const char *value)
 static uint64
 insert_rows(Relation relation, const char *source)
 {
-	char	 *text = psprintf("INSERT INTO %s %s",
-							  quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-														 RelationGetRelationName(relation)),
-							  source);
 	const int level = NewGUCNestLevel();
+	char	 *text;
 	uint64	  rows;
 	Oid		  user;
 	int		  context;
@@ -316,6 +357,10 @@ insert_rows(Relation relation, const char *source)
 	SetUserIdAndSecContext(relation->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	SPI_connect();
+	text = psprintf("INSERT INTO %s%s OVERRIDING SYSTEM VALUE %s",
+					quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+											   RelationGetRelationName(relation)),
+					list_columns_of_insert(relation, source), source);
 	pgstat_report_activity(STATE_RUNNING, text);
 	if (SPI_execute(text, false, 0) != SPI_OK_INSERT)
 		elog(ERROR, "no INSERT: %s", text);
@@ -623,18 +668,19 @@ gstore_fail_reloaded(void)
 void
 gstore_look_now(Oid relation, gstore_dead dead, gstore_view *view)
 {
-	gstore_check_access();
-	gstore_look(relation, GetActiveSnapshot(), dead, view);
-	if ((view->lost || view->outdated) && gstore_wait_for_source)
-	{
-		const Relation table = table_open(relation, AccessShareLock);
-		const bool	   came = gstore_reload_await(table, GetActiveSnapshot());
+	Relation table;
 
-		if (came && IsolationUsesXactSnapshot())
+	gstore_check_access();
+	table = table_open(relation, AccessShareLock);
+	gstore_note_read(table, GetActiveSnapshot());
+	gstore_look(relation, GetActiveSnapshot(), dead, view);
+	if ((view->lost || view->outdated) && gstore_wait_for_source &&
+		gstore_reload_await(table, GetActiveSnapshot()))
+	{
+		if (IsolationUsesXactSnapshot())
 			gstore_fail_reloaded();
-		table_close(table, AccessShareLock);
-		if (came)
-			gstore_look(relation, NULL, dead, view);
+		gstore_look(relation, NULL, dead, view);
 	}
+	table_close(table, AccessShareLock);
 	gstore_check_lost(relation, view);
 }

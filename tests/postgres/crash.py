@@ -629,8 +629,16 @@ class Load:
     def upgraded_server_has_the_definitions_and_no_rows(self, server):
         """pg_upgrade, to the version that is there: it copies the files of tables, and these have none."""
         fill(server)
+        server.sql("CREATE TABLE noted (id int); CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.noted VALUES (1); RETURN NULL; END $$")
+        server.sql("CREATE FOREIGN TABLE sourced (id int) SERVER gstore_fdw OPTIONS (source 'SELECT 7')")
+        server.sql("CREATE TRIGGER note AFTER INSERT ON sourced EXECUTE FUNCTION note(); INSERT INTO sourced VALUES (0)")
         server.stop("fast")
         old, new = server.folder / "data", server.folder / "upgraded"
+        server.run("pg_ctl", "-w", "-s", "-D", str(old), "-l", str(server.folder / "log"), "-o", "-b", "start")  # as pg_upgrade does
+        server.wait_for("SELECT ready FROM gstore_fdw_keeper_info LIMIT 1")
+        time.sleep(3)  # a loader would come in the second after that
+        expect(server.sql("SELECT count(*) FROM noted"), "1", "rows of a trigger: nothing is loaded for pg_upgrade")
+        server.stop("fast")
         server.run("initdb", "-D", str(new), "-A", "trust", "-U", "postgres", "-N", "--locale=C.UTF-8")
         shutil.copyfile(old / "postgresql.conf", new / "postgresql.conf")
         server.run("pg_upgrade", "-b", server.bin, "-B", server.bin, "-d", str(old), "-D", str(new), "-U", "postgres")

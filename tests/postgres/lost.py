@@ -17,6 +17,7 @@ from cases import count, expect_usable, fill, group, main  # noqa: E402
 from executor_client import other_server  # noqa: E402
 from private import BUILD, START_S, Failed, expect, wait_until  # noqa: E402
 
+LOADER = "SELECT {} FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader' AND wait_event = 'PgSleep'"
 MAKE = "CREATE FOREIGN TABLE {} (id int) SERVER gstore_fdw OPTIONS (source '{}'); INSERT INTO {} VALUES (0)"
 LOADERS = "SELECT {} FROM pg_stat_activity a JOIN pg_locks l USING (pid) WHERE backend_type = 'gstore_fdw loader' AND mode = 'ShareUpdateExclusiveLock' AND wait_event = 'PgSleep'"
 LOST = "SELECT bool_or(lost) FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
@@ -508,6 +509,28 @@ class Source:
         server.sql("CREATE TABLE later AS SELECT 1 AS id")
         server.wait_for("SELECT count(*) FROM ft", "1")
         server.sql("DROP FOREIGN TABLE ft, failed; DROP TABLE later")
+
+    def source_gives_what_columns_can_be_given(self, server):
+        """Neither generated columns nor those behind it; of a database whose transactions do not write."""
+        server.sql(
+            "CREATE FOREIGN TABLE given (id int GENERATED ALWAYS AS IDENTITY, twice int GENERATED ALWAYS AS (n * 2) STORED, n int, rest int DEFAULT 9)"
+            " SERVER gstore_fdw OPTIONS (source 'SELECT 5, 7'); INSERT INTO given (n) VALUES (1); ALTER DATABASE postgres SET default_transaction_read_only = on"
+        )
+        terminate(server)
+        server.wait_for("SELECT string_agg(given::text, ' ') FROM given", "(5,14,7,9)")
+        server.sql("BEGIN READ WRITE; ALTER DATABASE postgres RESET default_transaction_read_only; DROP FOREIGN TABLE given; COMMIT")
+
+    def source_whose_process_crashes_is_tried_later_each_time(self, server):
+        """It ends all others at each try."""
+        server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT 1 FROM pg_sleep(1000)'); INSERT INTO ft VALUES (0)")
+        wait_recorded(server, "ft")
+        terminate(server)
+        for delay_s in (0, 2, 4):
+            start = time.monotonic()
+            server.wait_for(LOADER.format("count(*)"), "1")
+            expect(time.monotonic() - start >= delay_s - 1, True, f"a load after {time.monotonic() - start:.1f} s, {delay_s} s after the restart")
+            server.kill_and_wait(int(server.sql(LOADER.format("pid"))))
+        server.sql("DROP FOREIGN TABLE ft")
 
     def source_can_change_neither_roles_nor_settings(self, server):
         server.sql("CREATE ROLE owner; CREATE SCHEMA own AUTHORIZATION owner; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO owner")
