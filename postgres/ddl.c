@@ -26,6 +26,7 @@
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
+#include "commands/tablecmds.h"
 #include "miscadmin.h"
 #include "parser/parse_coerce.h"
 #include "tcop/utility.h"
@@ -34,6 +35,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/partcache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -335,6 +337,9 @@ needs_rework(const altered *a, Relation table, const gstore_view *state, bool pe
 	int				number = -1;
 
 	*rules = (gstore_rules){.added = a->added, .checks = a->checks, .partition = a->partition};
+	if (rules->partition)
+		rules->partition = !PartConstraintImpliedByRelConstraint(table,
+																 RelationGetPartitionQual(table));
 	for (int n = 1; n <= desc->natts; n++)
 		if (TupleDescAttr(desc, n - 1)->attnotnull &&
 			(bms_is_member(n, a->added) ||
@@ -521,12 +526,20 @@ apply_alterations(void)
 	CommandCounterIncrement();
 }
 
+/* DETACH PARTITION, which has no other commands beside it: the CHECK that it leaves says what was so before. */
+static bool
+is_detaching(const AlterTableStmt *statement)
+{
+	return linitial_node(AlterTableCmd, statement->cmds)->subtype == AT_DetachPartition;
+}
+
 static bool
 can_alter(const Node *statement)
 {
 	switch (nodeTag(statement))
 	{
 		case T_AlterTableStmt:
+			return !is_detaching((const AlterTableStmt *) statement);
 		case T_AlterTableMoveAllStmt:
 		case T_AlterDomainStmt:
 		case T_CreateStmt:

@@ -287,7 +287,13 @@ ALTER TABLE al_part ATTACH PARTITION al_part1 FOR VALUES FROM (0) TO (10);
 \echo :LAST_ERROR_SQLSTATE
 ALTER TABLE al_part ATTACH PARTITION al_part1 FOR VALUES FROM (0) TO (100);
 SELECT count(*) FROM al_part WHERE id = 99;
+-- The CHECK that is left by this says that all rows are within the bounds.
+ALTER TABLE al_part DETACH PARTITION al_part1 CONCURRENTLY;
+SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'al_part1'::regclass;
+ALTER TABLE al_part ATTACH PARTITION al_part1 FOR VALUES FROM (0) TO (100);
+SELECT count(*) FROM al_part WHERE id = 99;
 ALTER TABLE al_part DETACH PARTITION al_part1;
+ALTER FOREIGN TABLE al_part1 DROP CONSTRAINT al_part1_id_check;
 -- Also below a partitioned table.
 CREATE TABLE al_part_sub (id int) PARTITION BY RANGE (id);
 ALTER TABLE al_part_sub ATTACH PARTITION al_part1 DEFAULT;
