@@ -129,8 +129,8 @@ has_outer_value(Node *node, void *argument)
 bool
 gstore_is_row_independent(Node *node)
 {
-	return !contain_var_clause(node) && !contain_volatile_functions(node) &&
-		!contain_subplans(node) && !has_outer_value(node, NULL);
+	return !contain_var_clause(node) && !contain_agg_clause(node) &&
+		!contain_volatile_functions(node) && !contain_subplans(node) && !has_outer_value(node, NULL);
 }
 
 static bool

@@ -11,7 +11,6 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/clauses.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
@@ -842,7 +841,7 @@ gstore_emit_expression(gstore_emitter *e, Node *node, gstore_emitted *out)
 	{
 		e->program->code_count = code;
 		e->program->value_count = values;
-		done = (e->emit_group == NULL || !contain_agg_clause(node)) && emit_known(e, node, out);
+		done = emit_known(e, node, out);
 	}
 	e->full_scale = full_scale;
 	if (done)

@@ -62,6 +62,7 @@ SELECT same('SELECT count(w), sum(w), avg(w), min(w), max(w) FROM q WHERE id < 2
 SELECT same('SELECT k, count(*), sum(n), avg(n), min(m), max(m), sum(z), max(price) FROM q GROUP BY k'), same('SELECT n, count(*) FROM q GROUP BY n'), same('SELECT n, k, w, max(id) FROM q WHERE id < 2000 GROUP BY n, k, w'), same('SELECT n * 2.0, sum(m) FROM q GROUP BY 1'), same('SELECT neg, small, price, count(*) FROM q GROUP BY neg, small, price'),
     same('SELECT k, sum(n) FROM q GROUP BY k HAVING sum(n) > 100.005'), same('SELECT coalesce(n, 0.00), count(*) FROM q GROUP BY 1'), same('SELECT coalesce(n, 0), count(*) FROM q GROUP BY 1');
 SELECT same('SELECT sum(n * m) FROM q WHERE id < 2000 GROUP BY i2 % 3'), same('SELECT sum(w * 1.5) FROM q WHERE id < 2000'), same('SELECT count(n * z) FROM q');
+SELECT same('SELECT k FROM q GROUP BY k HAVING max(n) > count(*) / 30.0');
 -- Lists.
 SET test.ordered = on;
 SET enable_sort = off;
