@@ -85,6 +85,16 @@ evaluate_size(const plcuda_size *size, const char *what, int64 least, const plcu
 	return (uint64) value;
 }
 
+/* Evaluated once, as the function may be a volatile one. */
+static uint64
+evaluate_size_to(uint64 most, const plcuda_size *size, const char *what, const plcuda_function *f,
+				 FunctionCallInfo fcinfo)
+{
+	const uint64 value = evaluate_size(size, what, 0, f, fcinfo);
+
+	return Min(value, most);
+}
+
 /* What it returns is compiled: neither the caller's search_path nor temporary tables must choose what it reads. */
 static Datum
 call_include(Oid function, const plcuda_function *f, FunctionCallInfo fcinfo, bool *null)
@@ -281,12 +291,12 @@ add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo, int *
 		r->window.kernels[i] = (plcuda_kernel){
 			.present = 1,
 			.threads = evaluate_size(&block->threads, "num_threads", 1, f, fcinfo),
-			.block_threads = (uint32) Min(
-				evaluate_size(&block->block_threads, "kernel_blocksz", 0, f, fcinfo), 65536),
-			.shared_block_bytes = Min(
-				evaluate_size(&block->shared_block, "shmem_blocksz", 0, f, fcinfo), PG_INT32_MAX),
-			.shared_thread_bytes = Min(
-				evaluate_size(&block->shared_thread, "shmem_unitsz", 0, f, fcinfo), PG_INT32_MAX)};
+			.block_threads = (uint32) evaluate_size_to(65536, &block->block_threads,
+													   "kernel_blocksz", f, fcinfo),
+			.shared_block_bytes = evaluate_size_to(PG_INT32_MAX, &block->shared_block,
+												   "shmem_blocksz", f, fcinfo),
+			.shared_thread_bytes = evaluate_size_to(PG_INT32_MAX, &block->shared_thread,
+													"shmem_unitsz", f, fcinfo)};
 	}
 	*kernel = PLCUDA_MAIN;
 	r->window.results_bytes = evaluate_size(&f->results, "results_bufsz", 0, f, fcinfo);
@@ -298,8 +308,7 @@ add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo, int *
 						(unsigned long long) r->window.results_bytes,
 						(unsigned long long) r->window.workbuf_bytes, plcuda_buffer_mb),
 				 errhint("Raise plcuda.buffer_memory, or use smaller buffers.")));
-	r->window.appends_bytes = f->appends_bytes;
-	if (f->row.set || f->appends_bytes)
+	if (f->row.set || r->window.appends_bytes)
 		r->window.append_bytes = Max(most - r->window.results_bytes - r->window.workbuf_bytes,
 									 PLCUDA_APPEND_BYTES_MIN);
 }
@@ -343,6 +352,9 @@ make_request(const plcuda_function *f, FunctionCallInfo fcinfo, const char *text
 	request *r = palloc0(sizeof *r);
 
 	r->bytes = PLCUDA_TEXT_AT + PLCUDA_ROUND_UP(strlen(text) + 1);
+	/* An included text may do it, too. */
+	r->window.appends_bytes = f->appends_bytes ||
+		(f->includes != NIL && strstr(text, "plcuda_append_bytes") != NULL);
 	evaluate_kernels(r, f, fcinfo, text);
 	for (int i = 0; i < f->nargs; i++)
 		add_argument(r, f->arguments[i], f->columns[i], fcinfo->args[i].value, fcinfo->args[i].isnull);

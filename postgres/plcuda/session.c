@@ -429,23 +429,26 @@ plcuda_run_call(plcuda_verb verb, const char *text)
 {
 	plcuda_window *window = (plcuda_window *) session.bytes;
 	plcuda_message answer;
-	volatile bool  done = false;
+	volatile bool  done = false, noting = false;
 
 	fill_settings(window, text, PLCUDA_TEXT_AT);
 	PG_TRY();
 	{
 		done = run_call(verb, text, &answer);
+		copy_notes();
+		noting = true;
+		report_notes(); /* a cancel may come there */
 	}
 	PG_CATCH();
 	{
-		copy_notes();
+		if (!noting)
+			copy_notes();
 		gstore_peer_close(&session);
-		report_notes();
+		if (!noting)
+			report_notes();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	copy_notes();
-	report_notes();
 	if (!done)
 		give_memory_back();
 	if (!done && strcmp(answer.sqlstate, PLCUDA_FALL_BACK) == 0)
@@ -488,7 +491,7 @@ plcuda_call_bytes(const plcuda_span *span)
 	plcuda_span copy;
 
 	memcpy(&copy, span, sizeof copy);
-	if (copy.bytes > PLCUDA_RESULT_BYTES_MAX || copy.at > session.len ||
+	if (copy.bytes > PLCUDA_RESULT_BYTES_MAX + PLCUDA_GATHERED_AT || copy.at > session.len ||
 		copy.bytes > session.len - copy.at)
 		plcuda_fail_result();
 	return (plcuda_bytes){session.bytes + copy.at, copy.bytes};

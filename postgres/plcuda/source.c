@@ -549,7 +549,7 @@ make_text(reader *r)
 	plcuda_append_row_type(&out, &r->f->row);
 	if (r->f->row.set)
 		appendStringInfoString(&out, "#include \"set.h\"\n");
-	else if (r->f->appends_bytes)
+	else if (r->f->appends_bytes || r->f->includes != NIL)
 		appendStringInfoString(&out, "#include \"append.h\"\n");
 	if (r->f->row.pointer_count > 0)
 		appendStringInfoString(&out, "#include \"gather.h\"\n");

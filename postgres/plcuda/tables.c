@@ -37,6 +37,15 @@ use_keeper(plcuda_message *answer)
 	return false;
 }
 
+/* As many objects are open as can be: those of tables that no call uses now are closed, and there may be places. */
+static bool
+close_unused(gvm_status status)
+{
+	if (status == GVM_E_LIMIT)
+		gquery_tables_detach_unused(tables, 0);
+	return status == GVM_E_LIMIT;
+}
+
 static bool
 attach_table(const char *token, plcuda_leased *l, plcuda_message *answer)
 {
@@ -45,6 +54,8 @@ attach_table(const char *token, plcuda_leased *l, plcuda_message *answer)
 	if (!use_keeper(answer))
 		return false;
 	status = gquery_tables_attach(tables, token, &l->attached);
+	if (close_unused(status))
+		status = gquery_tables_attach(tables, token, &l->attached);
 	if (status == GVM_OK)
 		return true;
 	l->attached = NULL;
@@ -110,12 +121,15 @@ list_columns(const gquery_attached *a, const plcuda_wanted_table *wanted, uint32
 static bool
 acquire_table(plcuda_leased *l, const plcuda_wanted_table *wanted, plcuda_message *answer)
 {
-	static uint32_t	 columns[PLCUDA_COLUMNS_MAX];
-	const uint64_t	 bytes = wanted->deleted_bytes;
-	const uint32_t	 count = list_columns(l->attached, wanted, columns);
-	const gvm_status status = gquery_leases_take(tables, l->attached, columns, count, bytes > 0,
-												 GQUERY_LEASE_MS, l->data, &l->leases);
+	static uint32_t columns[PLCUDA_COLUMNS_MAX];
+	const uint64_t	bytes = wanted->deleted_bytes;
+	const uint32_t	count = list_columns(l->attached, wanted, columns);
+	gvm_status		status = gquery_leases_take(tables, l->attached, columns, count, bytes > 0,
+												GQUERY_LEASE_MS, l->data, &l->leases);
 
+	if (close_unused(status))
+		status = gquery_leases_take(tables, l->attached, columns, count, bytes > 0, GQUERY_LEASE_MS,
+									l->data, &l->leases);
 	if (status != GVM_OK)
 	{
 		plcuda_answer_status(answer, status, "cannot read a table");

@@ -433,7 +433,68 @@ BEGIN
     END LOOP;
     RAISE WARNING '% %', sizes, rows;
 END $$;
-DROP FOREIGN TABLE s_rows;
+-- Bytes that an included text appends.
+CREATE FUNCTION s_code() RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'GVM_DEVICE char *room(const plcuda_call *c) { return plcuda_append_bytes(c, 4); }' $$;
+CREATE FUNCTION s_appended() RETURNS SETOF text LANGUAGE plcuda AS $$
+#plcuda_include s_code
+#plcuda_begin
+plcuda_row *r = plcuda_append(plcuda);
+char *t = room(plcuda);
+if (r == 0 || t == 0)
+    return;
+t[0] = t[1] = t[2] = t[3] = 'x';
+r->value = t;
+r->length = 4;
+r->isnull = 0;
+#plcuda_end
+$$;
+CREATE FUNCTION s_appended_one() RETURNS text LANGUAGE plcuda AS $$
+#plcuda_include s_code
+#plcuda_begin
+char *t = room(plcuda);
+t[0] = t[1] = t[2] = t[3] = 'y';
+retval->value = t;
+retval->length = 4;
+retval->isnull = 0;
+#plcuda_end
+$$;
+SELECT s_appended(), s_appended_one();
+-- A function that says a size is called once.
+CREATE SEQUENCE s_asked;
+CREATE FUNCTION s_threads() RETURNS int LANGUAGE sql AS 'SELECT 31 + nextval(''s_asked'')::int';
+CREATE FUNCTION s_block() RETURNS int LANGUAGE plcuda AS $$
+#plcuda_begin
+#plcuda_kernel_blocksz s_threads
+#plcuda_shmem_blocksz s_threads
+#plcuda_shmem_unitsz s_threads
+retval->value = (int32_t)gvm_block_threads();
+retval->isnull = 0;
+#plcuda_end
+$$;
+SELECT s_block(), (SELECT last_value FROM s_asked);
+-- Versions of a table of many columns that calls no longer use are closed, as their objects are more than a worker may have open.
+DO $$ BEGIN EXECUTE (SELECT format('CREATE FOREIGN TABLE s_wide (%s) SERVER gstore_fdw', string_agg(format('c%s int', i), ', ')) FROM generate_series(1, 300) i); END $$;
+INSERT INTO s_wide SELECT FROM generate_series(1, 2);
+DO $$ BEGIN EXECUTE (SELECT format('INSERT INTO s_wide VALUES (%s)', string_agg('1', ', ')) FROM generate_series(1, 300) i); END $$;
+CREATE FUNCTION s_counted(reggstore) RETURNS bigint LANGUAGE plcuda AS $$
+#plcuda_begin
+PLCUDA_FOR_ROWS (arg1.value, row)
+    gvm_atomic_add_u64((uint64_t *)&retval->value, 1);
+retval->isnull = 0;
+#plcuda_end
+$$;
+DO $$
+DECLARE counts bigint[];
+BEGIN
+    FOR i IN 1..10 LOOP
+        counts[i] := s_counted('s_wide');
+        INSERT INTO s_wide (c1) VALUES (i);
+        COMMIT;
+    END LOOP;
+    RAISE WARNING '%', counts;
+END $$;
+DROP SEQUENCE s_asked;
+DROP FOREIGN TABLE s_rows, s_wide;
 DROP TABLE s_plain;
 DROP TYPE s_pair, s_short, s_nested, s_changing CASCADE;
 DROP EXTENSION plcuda CASCADE;
