@@ -79,7 +79,7 @@ typedef struct gvm_space_info {
 typedef struct gvm_collection_options {
     size_t struct_size; /* in: sizeof(gvm_collection_options) */
     /* Of the space's, for this collection, and no more than the space has left: where collections' own budgets together are more than that,
-     * who comes first has its frames. 0: a share by size of what the others leave. */
+     * who comes first has its frames. 0: a share by size of what the others leave. GVM_BYTES_NONE: no frames. */
     uint64_t budget_bytes;
     gvm_region_policy policy;
     uint32_t flags;         /* 0 */
@@ -225,6 +225,8 @@ static inline void gvm_region_scope_end(gvm_region_scope *scope)
  *                space has
  * GVM_E_TIMEOUT  kernels have regions mapped that the CPU has changed, or a kernel's threads waited for each
  *                other in vain. All else is done; sync again when they have unmapped them
+ * GVM_E_VERSION  kernels were compiled with headers of another version
+ * GVM_E_LIMIT    frames that were to be made have no room in the process: mappings, or descriptors
  * A collection of gvmem/region_object.h adds errors of its own. */
 GVM_API GVM_CHECKED gvm_status gvm_space_sync(gvm_space *space, gvm_stream stream);
 

@@ -310,7 +310,9 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     c->space = space;
     gvmi_mutex_init(&c->numbers, GVMI_RANK_NUMBERS);
     c->homes = homes;
-    c->budget_bytes = gvmi_min(options->budget_bytes, space->budget_bytes);
+    c->budget_bytes = options->budget_bytes == GVM_BYTES_NONE
+                          ? 1 /* no frame, and not 0, which is no budget of its own */
+                          : gvmi_min(options->budget_bytes, space->budget_bytes);
     c->table.policy = (uint32_t)options->policy;
     c->table.clean_low = options->clean_low;
     c->table.clean_high = options->clean_high;

@@ -606,7 +606,7 @@ GVM_KERNEL(region_apply, gvmi_region_work, p)
     }
 }
 
-/* Homes may have changed: what is in frames is dropped, unless it was changed there. The result is how many clean regions are
+/* Homes may have changed: what is in frames is dropped, unless it was changed there. The result is how many clean frames are
  * mapped, and stay. */
 GVM_KERNEL(region_drop, gvmi_region_work, p)
 {
@@ -626,7 +626,7 @@ GVM_KERNEL(region_drop, gvmi_region_work, p)
         if (gvm_region_rank(by) != 0)
             continue;
         if ((word & GVM_REGION_REFERENCES) != 0) {
-            if ((word & GVM_REGION_DIRTY) == 0)
+            if (is_in_frame(word) && (word & GVM_REGION_DIRTY) == 0)
                 gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.result, 1);
         } else if ((word & GVM_REGION_DIRTY) != 0) {
             gvm_region_settle(t, region, word, word & GVM_REGION_PLACE);

@@ -1,4 +1,5 @@
 /* Spaces: creation, questions, end. */
+#include <sched.h>
 #include <stdlib.h>
 
 #include "base/cancel.h"
@@ -165,6 +166,7 @@ static void free_collections(gvm_space *space)
             gvmi_collection_end(removed);
             gvmi_lock(&space->lock);
         } else { /* another thread is destroying it */
+            sched_yield();
             gvmi_lock(&space->lock);
         }
     }

@@ -215,7 +215,7 @@ static gvm_status take_torn(gvm_collection *c)
 /* ---- all */
 
 /* What kernels have written is collected first: what the CPU has written, too, is not forgotten yet. */
-static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *undone)
+static gvm_status sync_collection(gvm_collection *c, CUstream stream, bool take_errors, uint64_t *undone)
 {
     uint64_t mapped = 0;
     gvm_region_table table;
@@ -232,14 +232,14 @@ static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *
     *undone += mapped;
     if (status == GVM_OK)
         status = send_changes(c, stream, undone);
-    if (status == GVM_OK)
+    if (status == GVM_OK && take_errors)
         status = take_error(c, &table);
-    if (status == GVM_OK)
+    if (status == GVM_OK && take_errors)
         status = take_torn(c);
     return status == GVM_OK ? gvmi_homes_failure(c) : status;
 }
 
-/* All collections, whatever a kernel did wrong in one. */
+/* All collections, whatever a kernel did wrong in one. What it did in others stays for the next sync. */
 static gvm_status sync_collections_locked(gvm_space *space, CUstream stream, uint64_t *undone)
 {
     gvm_status status, first = GVM_OK;
@@ -248,7 +248,7 @@ static gvm_status sync_collections_locked(gvm_space *space, CUstream stream, uin
 
     LIST_FOREACH(c, &space->collections, entry)
     {
-        status = sync_collection(c, stream, undone);
+        status = sync_collection(c, stream, first == GVM_OK, undone);
         if (status != GVM_OK && first == GVM_OK) {
             first = status;
             error = gvmi_error_save();

@@ -146,6 +146,10 @@ static int divide_budget(void *arg)
     gvm_collection_destroy(third);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
     CHILD_EXPECT(info_of(collection).frame_count == COUNT);
+    own.budget_bytes = GVM_BYTES_NONE;
+    CHILD_EXPECT(gvm_collection_create(space, COUNT, REGION, &own, &second) == GVM_OK);
+    CHILD_EXPECT(info_of(second).frame_count == 0 && info_of(collection).frame_count == COUNT);
+    gvm_collection_destroy(second);
     return stop() ? 0 : 1;
 }
 
@@ -211,6 +215,26 @@ static int use_wrongly_in_kernels(void *arg)
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 5 "));
     CHILD_EXPECT(*read_region(5) == 5);
     gvm_region_unmap(&view, 5);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    return stop() ? 0 : 1;
+}
+
+/* Each sync returns the error of one. */
+static int use_two_collections_wrongly(void *arg)
+{
+    gvm_space_options options = gvm_space_options_init();
+    gvm_collection *second;
+    gvm_region_view seconds_view;
+
+    (void)arg;
+    options.flags = GVM_SPACE_CHECK;
+    CHILD_EXPECT(start_as(options, GVM_REGION_CLOCK));
+    CHILD_EXPECT(gvm_collection_create(space, COUNT, REGION, NULL, &second) == GVM_OK);
+    CHILD_EXPECT(gvm_collection_get_view(second, &seconds_view) == GVM_OK);
+    CHILD_EXPECT(read_region(COUNT) == NULL &&
+                 gvm_region_map(&seconds_view, COUNT + 1, GVM_REGION_READ) == NULL);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 33 "));
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 32 "));
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
     return stop() ? 0 : 1;
 }
@@ -334,6 +358,7 @@ CHILD_TEST(budget_is_divided_by_size_and_given_back, divide_budget)
 CHILD_TEST(budget_has_a_chunk_for_a_small_collection, divide_budget_with_a_small_one)
 CHILD_TEST(budget_leaves_frames_that_are_mapped, shrink_what_is_mapped)
 CHILD_TEST(space_in_check_mode_reports_wrong_use_and_goes_on, use_wrongly_in_kernels)
+CHILD_TEST(each_sync_says_the_error_of_one_collection, use_two_collections_wrongly)
 CHILD_TEST(region_unmapped_too_often_fails_after_a_wait, unmap_without_a_map)
 CHILD_TEST(collection_destroyed_beside_a_capture_waits_for_kernels, destroy_beside_a_capture)
 CHILD_TEST(region_calls_with_wrong_arguments_are_refused, pass_wrong_arguments)
@@ -350,6 +375,7 @@ int main(void)
         cmocka_unit_test(budget_has_a_chunk_for_a_small_collection),
         cmocka_unit_test(budget_leaves_frames_that_are_mapped),
         cmocka_unit_test(space_in_check_mode_reports_wrong_use_and_goes_on),
+        cmocka_unit_test(each_sync_says_the_error_of_one_collection),
         cmocka_unit_test(region_unmapped_too_often_fails_after_a_wait),
         cmocka_unit_test(collection_destroyed_beside_a_capture_waits_for_kernels),
         cmocka_unit_test(region_calls_with_wrong_arguments_are_refused),

@@ -99,7 +99,8 @@ GVM_DEVICE void gvm_region_prefetch_warp(const gvm_region_view *view, uint32_t r
 GVM_DEVICE void gvm_region_prefetch_block(const gvm_region_view *view, uint32_t region);
 
 /* Creates a region, all zeros, and returns 1. Kernels may map it at once, the CPU after the next sync. *region, which belongs to each
- * thread, is its number. 0, and GVM_REGION_NONE: the collection has no number left that no region has, or the host did not answer in time. Numbers
+ * thread, is its number. 0, and GVM_REGION_NONE: the collection has no number left that no region has, or the host did not answer in time;
+ * in a space of whose collections none was made with unused_count, and had none deleted, it does not. Numbers
  * come in segments of up to 4096, for each of which the host is asked once, by a callback of the library. */
 GVM_DEVICE int gvm_region_create_warp(const gvm_region_view *view, uint32_t *region);
 GVM_DEVICE int gvm_region_create_block(const gvm_region_view *view, uint32_t *region);

@@ -1,6 +1,8 @@
 /* gvmem/device/detail/region_tlb.h - the lines in shared memory of a gvm_region_tlb; for gvmem/device/region.h alone.
  *
- * A line's key is its number of maps, and above it the number of its region, plus 1. It is changed by compare-and-swap. A line with a
+ * A line's key is its number of maps, above it how often it was filled, and above that the number of its region, plus 1. It is
+ * changed by compare-and-swap. Who enters a line reads its word before: if the key is the same then, the word was the region's. (After
+ * it another warp may take back the map, whose own then takes its place, and the line be filled for another region.) A line with a
  * region has one reference in the table, from when it was filled until it is filled again or the TLB ends. A map that finds no line has a
  * reference of its own. An unmap takes back a map of a line if one has the region mapped, else a reference. Which of them that is does not matter: the
  * maps of a block are as many as its lines' and those without a line, so while there is one the table has a reference.
@@ -16,14 +18,18 @@
 
 #ifdef GVM_KERNEL
 
-GVM_DEVICE uint64_t gvm_region_line_key(uint32_t region, uint32_t maps)
+#define GVM_REGION_LINE_MAPS 0xffffu
+#define GVM_REGION_LINE_FILL (1u << 16)
+
+/* fills: with other bits of a key, which do not count. */
+GVM_DEVICE uint64_t gvm_region_line_key(uint32_t region, uint64_t fills, uint32_t maps)
 {
-    return ((uint64_t)region + 1) << 32 | maps;
+    return ((uint64_t)region + 1) << 32 | ((uint32_t)fills & ~GVM_REGION_LINE_MAPS) | maps;
 }
 
 GVM_DEVICE uint32_t gvm_region_line_maps(uint64_t key)
 {
-    return (uint32_t)key;
+    return (uint32_t)key & GVM_REGION_LINE_MAPS;
 }
 
 /* GVM_REGION_NONE: no region. */
@@ -33,7 +39,7 @@ GVM_DEVICE uint32_t gvm_region_line_region(uint64_t key)
 }
 
 /* The key of a line that a warp is filling: of a region that there cannot be, mapped. */
-#define GVM_REGION_LINE_FILLING gvm_region_line_key(GVM_REGION_NONE - 1, 1)
+#define GVM_REGION_LINE_FILLING gvm_region_line_key(GVM_REGION_NONE - 1, 0, 1)
 
 GVM_DEVICE void gvm_region_tlb_begin(gvm_region_tlb *tlb, const gvm_region_view *view,
                                      gvm_region_line *lines, uint32_t count)
@@ -96,14 +102,27 @@ GVM_DEVICE_RARE uint32_t gvm_region_find_line(const gvm_region_tlb *tlb, uint32_
     return tlb->count;
 }
 
-/* The leader takes a line, or takes back one of its maps, if its key is still that. */
-GVM_DEVICE int gvm_region_take_line(gvm_region_line *line, uint64_t key, uint64_t next)
+/* The leader takes a line to fill it, adds a map, or takes one back, if the key is still that. */
+GVM_DEVICE int gvm_region_take_line(gvm_region_line *line, uint64_t key)
 {
     uint64_t taken = 0;
 
     if (gvm_lane() == 0)
-        taken = gvm_atomic_cas_acquire_u64_block(&line->key, key, next) == key;
+        taken = gvm_atomic_cas_acquire_u64_block(&line->key, key, GVM_REGION_LINE_FILLING) == key;
     return gvm_region_tell(GVM_REGION_BY_WARP, taken) != 0;
+}
+
+/* The line's word, or 0. */
+GVM_DEVICE uint64_t gvm_region_add_map(gvm_region_line *line, uint64_t key)
+{
+    uint64_t word = 0;
+
+    if (gvm_lane() == 0 && gvm_load_acquire_u64(&line->key) == key) {
+        word = gvm_load_acquire_u64(&line->word);
+        if (gvm_atomic_cas_acquire_u64_block(&line->key, key, key + 1) != key)
+            word = 0;
+    }
+    return gvm_region_tell(GVM_REGION_BY_WARP, word);
 }
 
 GVM_DEVICE int gvm_region_release_line(gvm_region_line *line, uint64_t key)
@@ -157,8 +176,10 @@ GVM_DEVICE uint64_t gvm_region_fill_line(const gvm_region_view *view, gvm_region
     word = gvm_region_map_near(view, region, access);
     word &= GVM_REGION_RESIDENT | GVM_REGION_REMOTE | GVM_REGION_SLOT_MASK;
     if (gvm_lane() == 0) {
-        line->word = word | access;
-        gvm_store_release_u64(&line->key, word != 0 ? gvm_region_line_key(region, 1) : 0);
+        gvm_store_release_u64(&line->word, word | access);
+        gvm_store_release_u64(&line->key,
+                              word != 0 ? gvm_region_line_key(region, key + GVM_REGION_LINE_FILL, 1)
+                                        : gvm_region_line_key(GVM_REGION_NONE, key, 0));
     }
     gvm_warp_sync();
     return word;
@@ -204,11 +225,11 @@ GVM_DEVICE uint64_t gvm_region_enter_line(gvm_region_tlb *tlb, uint32_t region, 
 
     for (;;) {
         line = gvm_region_find_line(tlb, region, GVM_REGION_LINE_OF, &key);
-        if (line == tlb->count)
+        if (line == tlb->count || gvm_region_line_maps(key) == GVM_REGION_LINE_MAPS)
             return 0;
-        if (!gvm_region_take_line(&tlb->lines[line], key, key + 1))
+        word = gvm_region_add_map(&tlb->lines[line], key);
+        if (word == 0)
             continue;
-        word = tlb->lines[line].word;
         if ((access & ~word & GVM_REGION_WRITE) == 0)
             return word;
         gvm_region_tlb_unmap_as(tlb, region);
@@ -226,7 +247,7 @@ GVM_DEVICE_RARE uint64_t gvm_region_tlb_map_as(gvm_region_tlb *tlb, uint32_t reg
         if (word != 0)
             return word;
         line = gvm_region_find_line(tlb, region, GVM_REGION_LINE_IDLE, &key);
-        if (line < tlb->count && gvm_region_take_line(&tlb->lines[line], key, GVM_REGION_LINE_FILLING))
+        if (line < tlb->count && gvm_region_take_line(&tlb->lines[line], key))
             return gvm_region_fill_line(tlb->view, &tlb->lines[line], key, region, access);
     }
     return gvm_region_map_near(tlb->view, region, access);
