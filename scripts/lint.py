@@ -68,7 +68,7 @@ DEFINITION = re.compile(r"^\w[\w *]*?\b(gvm_\w+)\([^;{}]*\)\n\{\n(.*?)^\}", re.M
 UNCANCELLED = "GVMI_UNCANCELLED"  # base/cancel.h
 # Public functions without it: they come to no cancellation point, or what they call begins with it.
 UNCANCELLED_WITHOUT = set(
-    "gvm_appender_buffer gvm_buffer_address gvm_kernel_checksum_host gvm_error_last gvm_error_restore gvm_error_set gvm_driver_error gvm_device_pop_context gvm_heap_alloc gvm_heap_alloc_aligned gvm_heap_alloc_aligned_async gvm_heap_alloc_async "
+    "gvm_appender_buffer gvm_buffer_address gvm_kernel_checksum_host gvm_error_last gvm_error_restore gvm_error_set gvm_device_pop_context gvm_heap_alloc gvm_heap_alloc_aligned gvm_heap_alloc_aligned_async gvm_heap_alloc_async "
     "gvm_heap_alloc_tagged gvm_heap_free gvm_heap_free_after gvm_heap_free_async gvm_heap_locate gvm_heap_get_size gvm_kernel_architectures "
     "gvm_object_acquire gvm_object_release gvm_keeper_path gvm_setting_get_info gvm_status_name "
     "gvm_status_sqlstate gvm_status_text gvm_vector_address gvm_vector_buffer gvm_vector_capacity gvm_vector_count "

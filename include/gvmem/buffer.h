@@ -101,7 +101,7 @@ typedef struct gvm_buffer_info {
  * are cheap (terabytes are fine): reserve what the buffer could ever need. options may be NULL.
  *
  * GVM_E_INVALID  reserve_bytes is 0 or too large, chunk_bytes is no power of two within the limits,
- *                unknown flags, out is NULL
+ *                address is no multiple of 2 MiB, unknown flags, out is NULL
  * GVM_E_ADDRESS  the addresses wanted are not free, or the address space is used up
  * GVM_E_NOSPACE  only in the fallback: the device has not enough memory
  * GVM_E_SYSTEM   the system has no random numbers for the buffer's identity */

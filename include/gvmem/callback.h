@@ -55,7 +55,7 @@ GVM_OPTIONS_INIT(gvm_callback_server_options)
 /* One call of a function. */
 typedef struct gvm_callback_args {
     /* In: what the kernel has passed, and 0 behind. Out: what it gets back, as many as it has passed, if it waits; of a collective
-     * function words[0] for all. */
+     * function words[0] for all. What is written to the other members is ignored. */
     uint64_t words[GVM_CALLBACK_WORDS];
     uint64_t requests; /* that this call serves: 1, or of a collective function all that came since the call before began */
     uint32_t function; /* its number */

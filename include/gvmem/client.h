@@ -37,9 +37,10 @@
  * user whose processes so hold more than its quota opens nothing, and gets no leases for writing.
  *
  * A keeper may be stopped, or under too much load to answer. gvm_object_acquire() and
- * gvm_object_seal() keep their time-outs nevertheless; gvm_client_connect() waits 10 s at most,
- * gvm_object_close() and gvm_client_close() one or two seconds. Every other call that asks the keeper
- * waits for its answer as long as the keeper's process lives.
+ * gvm_object_seal() keep their time-outs nevertheless; gvm_client_connect() waits 10 s at most for the connection, as long to
+ * send its greeting, and as long for the answer; gvm_object_close() and gvm_client_close() wait one or two seconds. Every other
+ * call that asks the keeper waits for its answer as long as the keeper's process lives; but while 1024 requests of the
+ * connection that were given up are not answered, each returns GVM_E_TIMEOUT at once.
  *
  * Names begin with "/" and consist of printable characters, at most GVM_NAME_BYTES_MAX - 1 bytes:
  * "/sales/2026/q3". Access is checked as for files: owner, group, others; execute bits are unused. The keeper's own user and
@@ -92,6 +93,7 @@ typedef struct gvm_snapshot gvm_snapshot; /* of all that a keeper has */
  *                keeper's user namespace
  * GVM_E_LIMIT    the process has too many open files
  * GVM_E_TIMEOUT  no answer within 10 s
+ * GVM_E_SETTING  GVMEM_RANGE is malformed
  * GVM_E_FORMAT, GVM_E_VERSION  no keeper, or one of another version */
 GVM_API GVM_CHECKED gvm_status gvm_client_connect(const char *path, gvm_client **out);
 
@@ -100,7 +102,7 @@ GVM_API GVM_CHECKED gvm_status gvm_client_connect(const char *path, gvm_client *
  *
  * GVM_E_INVALID  out is NULL, or the descriptor is no unix stream socket
  * GVM_E_PEER     the other side closed it
- * GVM_E_DENIED, GVM_E_LIMIT, GVM_E_TIMEOUT, GVM_E_FORMAT, GVM_E_VERSION  as for gvm_client_connect() */
+ * GVM_E_DENIED, GVM_E_LIMIT, GVM_E_TIMEOUT, GVM_E_SETTING, GVM_E_FORMAT, GVM_E_VERSION  as for gvm_client_connect() */
 GVM_API GVM_CHECKED gvm_status gvm_client_adopt(int socket_fd, gvm_client **out);
 
 /* Restricts a connected unix stream socket to a keeper, for good. The process that adopts it (gvm_client_adopt()), this one or
@@ -110,7 +112,8 @@ GVM_API GVM_CHECKED gvm_status gvm_client_adopt(int socket_fd, gvm_client **out)
  *
  * GVM_E_INVALID  the descriptor is no unix stream socket
  * GVM_E_PEER     the other side closed it
- * GVM_E_TIMEOUT  no answer within 10 s
+ * GVM_E_DENIED   the keeper refuses the connection, as for gvm_client_connect()
+ * GVM_E_TIMEOUT  the request was not taken within 10 s, or not answered within 10 s
  * GVM_E_FORMAT   no keeper, or one of an older version */
 GVM_API GVM_CHECKED gvm_status gvm_client_restrict(int socket_fd);
 
@@ -172,7 +175,9 @@ GVM_OPTIONS_INIT(gvm_object_options)
  * GVM_E_LIMIT     GVM_OBJECTS_OPEN_MAX objects are open over this connection; or the user's allowance of
  *                 objects, openings or growths is spent (docs/design/keeper.md, "What bounds what"); or
  *                 the keeper has no file descriptors left for more memory
- * GVM_E_ADDRESS   no such range of addresses is free */
+ * GVM_E_ADDRESS   no such range of addresses is free
+ * GVM_E_NOTSUP    the device has no virtual memory management
+ * and the errors of gvm_device_count() */
 GVM_API GVM_CHECKED gvm_status gvm_object_create(gvm_client *client, const char *name,
                                                  uint64_t reserve_bytes,
                                                  const gvm_object_options *options, gvm_object **out);
@@ -204,7 +209,9 @@ enum {
  * GVM_E_QUOTA     the user's processes that were cut off, or could not map an object of another user, hold more
  *                 memory than its quota
  * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings; or 16 openings of this
- *                 object over this connection, or 512 by this user (but for root and the keeper's own) */
+ *                 object over this connection, or 512 by this user (but for root and the keeper's own)
+ * GVM_E_NOTSUP    the device has no virtual memory management
+ * and the errors of gvm_device_count() */
 GVM_API GVM_CHECKED gvm_status gvm_object_open(gvm_client *client, const char *name, uint32_t flags,
                                                gvm_object **out);
 

@@ -96,8 +96,8 @@ GVM_API GVM_CHECKED gvm_status gvm_device_count(int32_t *count);
 /* Opens a device; opening one again gives the same handle, counted. The first opening makes or
  * retains the primary context (0.2 s on an H100 when nobody made it before).
  *
- * After cuDevicePrimaryCtxReset() or cudaDeviceReset() calls on what was made on the device return GVM_E_LOST; it
- * can only be destroyed. Opening then gives a new handle, of a device that works; the old one is still closed once for each
+ * After cuDevicePrimaryCtxReset() or cudaDeviceReset() what was made on the device can only be destroyed: calls on it
+ * that need the context return GVM_E_LOST. Opening then gives a new handle, of a device that works; the old one is still closed once for each
  * time it was opened.
  *
  * GVM_E_INVALID   out is NULL
@@ -128,10 +128,11 @@ GVM_API GVM_CHECKED gvm_status gvm_device_synchronize(gvm_device *device);
  * no other capture of the process has, or 0; the legacy default stream cannot be captured. Memory that captured work
  * uses is used again whenever the graph is launched, and must be kept for it.
  *
- * GVM_E_INVALID  capture_id is NULL, or there is no such stream
+ * GVM_E_INVALID  capture_id is NULL, or the driver knows no such stream
  * GVM_E_NOTSUP   the driver is older than CUDA 12.3
  * GVM_E_FOREIGN  the device is not open
- * GVM_E_LOST     the context was reset */
+ * GVM_E_LOST     the context was reset
+ * GVM_E_DRIVER   the driver refused */
 GVM_API GVM_CHECKED gvm_status gvm_device_get_capture(gvm_device *device, gvm_stream stream,
                                                       uint64_t *capture_id);
 

@@ -104,6 +104,8 @@ GVM_OPTIONS_INIT(gvm_keeper_options)
  * GVM_E_NOTSUP    a device has no virtual memory management or cannot export memory
  * GVM_E_NOSPACE   the device budget is under 2 MiB or larger than the device, the host budget than the machine's memory
  *                 or the limit of the process's control group, or driver_free_bytes leaves nothing
+ * GVM_E_DENIED    the socket at the path, in a folder that all may write to, is another user's
+ * GVM_E_LIMIT     more than 65536 quotas, or the process has too many open files
  * GVM_E_SYSTEM    the socket could not be made
  * and the errors of gvm_device_open() */
 GVM_API GVM_CHECKED gvm_status gvm_keeper_start(const gvm_keeper_options *options, gvm_keeper **out);

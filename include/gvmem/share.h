@@ -69,7 +69,8 @@ typedef struct gvm_share_info {
 enum {
     /* Map read-only: a kernel of this process that writes breaks its own context alone. */
     GVM_IMPORT_READONLY = 1u << 0,
-    /* Map at the exporter's addresses, so that pointers inside the data hold, or GVM_E_ADDRESS. */
+    /* Map at the exporter's addresses, so that pointers inside the data hold, or GVM_E_ADDRESS; what is to be free is
+     * as for gvm_buffer_options.address. */
     GVM_IMPORT_SAME_ADDRESS = 1u << 1,
 };
 
@@ -239,7 +240,7 @@ GVM_API GVM_CHECKED gvm_status gvm_ipc_open(gvm_device *device, const gvm_ipc_ha
 
 /* Ends one opening; an address that was opened twice stays until it was closed twice. A reset of the device's context takes the
  * mapping away. The opening must be ended nevertheless, with the handle that the device had before, and before the memory is
- * opened again.
+ * opened again. The device may have been closed.
  *
  * GVM_E_FOREIGN  the address was not opened by gvm_ipc_open() on this device, or was closed
  *                already */

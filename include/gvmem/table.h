@@ -48,7 +48,7 @@
  * only those of servers that are trusted. It names the user who owns the memory, as the keeper knows it: what
  * others put under the secret of a token that has ended is refused, with GVM_E_ABSENT.
  *
- * Threads: any thread may call anything; detach ends what other threads still do with the table. No
+ * Threads: any thread may call anything; detach waits for what other threads still do with the table. No
  * call is a cancellation point.
  * Ownership: the caller owns a table and ends it with gvm_table_detach(). Texts and addresses in
  * results are valid as long as it is.

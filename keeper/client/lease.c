@@ -477,12 +477,12 @@ gvm_status gvm_object_get_host_bytes(gvm_object *handle, const gvm_lease *lease,
 
     if (status != GVM_OK)
         return status;
-    if (lease == NULL || host_bytes == NULL)
-        status = gvm_error_set(GVM_E_INVALID, "lease or host_bytes is NULL");
-    else if (lease->mode == 0 || len_bytes > lease->size_bytes)
+    status = host_bytes == NULL ? gvm_error_set(GVM_E_INVALID, "host_bytes is NULL")
+                                : check_lease(object, lease);
+    if (status == GVM_OK && len_bytes > lease->size_bytes)
         status = gvm_error_set(GVM_E_INVALID, "there is no lease of %llu bytes",
                                (unsigned long long)len_bytes);
-    else
+    if (status == GVM_OK)
         *host_bytes = gvmi_buffer_host_bytes(object->buffer, len_bytes);
     gvmi_object_leave(object);
     return status;

@@ -413,9 +413,11 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t size_bytes)
     gvmi_client_request request = {0};
     gvm_object *object;
     gvm_status status = gvmi_object_enter(handle, &object);
+    bool failed_before;
 
     if (status != GVM_OK)
         return status;
+    failed_before = gvmi_client_may_retry(object); /* then nothing is mapped until an acquire asks for it */
     status = check_changeable(object);
     if (status == GVM_OK && size_bytes > object->reserve_bytes)
         status = gvm_error_set(GVM_E_INVALID, "%llu bytes are beyond the object's reservation of %llu",
@@ -427,7 +429,7 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t size_bytes)
     if (status == GVM_OK)
         status = gvmi_client_call(object->client, &message, &request);
     /* The MAPs came before DONE; this shows whether they succeeded here. */
-    if (status == GVM_OK)
+    if (status == GVM_OK && !failed_before)
         status = gvmi_client_wait_shown(object, 0, GVMI_NEVER_NS);
     gvmi_object_leave(object);
     return status;

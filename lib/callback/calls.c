@@ -108,6 +108,7 @@ static uint32_t call_function(gvm_callback_server *s, gvm_callback_args *args)
 {
     const gvmi_callback *function = &s->functions[args->function];
     const gvm_error none = {.status = GVM_OK, .native_call = "", .native_name = ""};
+    const uint64_t requests = args->requests; /* the function may write to it */
     gvm_error error;
     gvm_status status;
 
@@ -118,7 +119,7 @@ static uint32_t call_function(gvm_callback_server *s, gvm_callback_args *args)
     gvmi_kernel_waits = false;
     inside = NULL;
     __atomic_add_fetch(&s->calls, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&s->requests, args->requests, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&s->requests, requests, __ATOMIC_RELAXED);
     if (status == GVM_OK)
         return GVM_CALLBACK_OK;
     (void)gvm_error_last(&error);
@@ -146,14 +147,15 @@ static void run_slot(gvm_callback_server *s, const gvmi_callback_found *found)
         .word_count = (uint32_t)gvmi_min(GVM_CALLBACK_POSTED_COUNT(found->posted), GVM_CALLBACK_WORDS),
         .is_awaited = GVM_CALLBACK_POSTED_WAITS(found->posted) != 0,
     };
+    const size_t bytes = args.word_count * sizeof *args.words;
     uint32_t code;
 
-    memcpy(args.words, mail->requests[slot].words, args.word_count * sizeof *args.words);
+    memcpy(args.words, mail->requests[slot].words, bytes);
     code = found->known ? call_function(s, &args) : refuse_call(s, number, false);
     if (found->known && (s->functions[number].flags & GVM_CALLBACK_REENTRANT) == 0)
         release_function(&s->functions[number]);
     if (code == GVM_CALLBACK_OK)
-        memcpy(mail->replies[slot].words, args.words, args.word_count * sizeof *args.words);
+        memcpy(mail->replies[slot].words, args.words, bytes);
     mail->codes[slot] = code;
     /* Before done: after it the slot may be used again, and that use end earlier than this function. */
     __atomic_store_n(&s->finished[slot], GVM_CALLBACK_POSTED_USE(found->posted), __ATOMIC_SEQ_CST);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/fds.h"
 
@@ -77,6 +78,7 @@ static gvm_status fail_with(gvm_status status, CUresult result, const char *call
 
 gvm_status gvm_driver_error(int32_t result, const char *call, const char *format, ...)
 {
+    GVMI_UNCANCELLED;
     const bool no_fds = (CUresult)result == CUDA_ERROR_OPERATING_SYSTEM &&
                         gvmi_fds_lack(GVMI_FDS_LACK_MAX);
     const gvm_status status = no_fds ? GVM_E_LIMIT : status_of((CUresult)result);

@@ -489,6 +489,9 @@ gvm_status gvm_device_get_capture(gvm_device *handle, gvm_stream stream, uint64_
         if (result == CUDA_ERROR_NOT_SUPPORTED)
             status = gvmi_driver_fail_as(GVM_E_NOTSUP, result, "cuStreamGetCaptureInfo",
                                          "the driver does not tell captures apart: CUDA 12.3 brings it");
+        else if (result == CUDA_ERROR_INVALID_HANDLE)
+            status = gvmi_driver_fail_as(GVM_E_INVALID, result, "cuStreamGetCaptureInfo",
+                                         "there is no stream %p", (void *)stream);
         else if (result != CUDA_SUCCESS)
             status = gvmi_driver_fail(result, "cuStreamGetCaptureInfo",
                                       "cannot tell whether stream %p is captured", (void *)stream);

@@ -317,23 +317,26 @@ typedef struct opened {
  * */
 static gvmi_mutex openings_lock = GVMI_MUTEX_INIT(GVMI_RANK_BUFFER);
 
-/* The entry of an address if it was opened on this device, or NULL. The lock keeps it alive. */
-static opened *find_opened_locked(const gvm_device *device, uint64_t address)
+/* The entry of an address if it was opened on this device, or NULL. The lock keeps it alive; without the lock it is known only
+ * whether there was one. */
+static opened *find_opened(const gvm_device *device, uint64_t address)
 {
     void *object;
+    bool is_there;
     gvm_error error = gvmi_error_save();
 
     if (gvmi_registry_hold(GVMI_KIND_IPC_OPEN, address, &object) != GVM_OK) {
         gvm_error_restore(&error);
         return NULL;
     }
+    is_there = ((opened *)object)->device == device;
     gvmi_registry_drop(GVMI_KIND_IPC_OPEN, address);
-    return ((opened *)object)->device == device ? object : NULL;
+    return is_there ? object : NULL;
 }
 
 static gvm_status count_opening_locked(gvm_device *device, uint64_t address)
 {
-    opened *entry = find_opened_locked(device, address);
+    opened *entry = find_opened(device, address);
     gvm_status status;
 
     if (entry == NULL) {
@@ -441,23 +444,39 @@ static gvm_status close_locked(gvm_device *device, uint64_t address, opened *ent
     return status;
 }
 
-gvm_status gvm_ipc_close(gvm_device *device_handle, void *pointer)
+static gvm_status fail_not_opened(const gvm_device *handle, uint64_t address)
 {
-    GVMI_UNCANCELLED;
-    const uint64_t address = gvmi_address(pointer);
     gvm_device *device;
-    opened *entry;
-    gvm_status status = gvmi_device_hold(device_handle, &device);
+    gvm_status status = gvmi_device_hold(handle, &device);
 
     if (status != GVM_OK)
         return status;
+    status = gvm_error_set(GVM_E_FOREIGN, "no handle was opened at %#" PRIx64 " on device %d",
+                           address, device->info.ordinal);
+    gvmi_device_release(device);
+    return status;
+}
+
+/* The opening keeps the device, which may have been closed since. In a child made by fork() there is no opening, and the lock may
+ * be held for good. */
+gvm_status gvm_ipc_close(gvm_device *device, void *pointer)
+{
+    GVMI_UNCANCELLED;
+    const uint64_t address = gvmi_address(pointer);
+    gvm_status status = GVM_OK;
+    opened *entry;
+
+    if (find_opened(device, address) == NULL)
+        return fail_not_opened(device, address);
     gvmi_lock(&openings_lock);
-    entry = find_opened_locked(device, address);
-    status = entry != NULL
-                 ? close_locked(device, address, entry)
-                 : gvm_error_set(GVM_E_FOREIGN, "no handle was opened at %#" PRIx64 " on device %d",
-                                 address, device->info.ordinal);
+    entry = find_opened(device, address);
+    if (entry != NULL) {
+        gvmi_device_retain(device);
+        status = close_locked(device, address, entry);
+    }
     gvmi_unlock(&openings_lock);
+    if (entry == NULL)
+        return fail_not_opened(device, address);
     gvmi_device_release(device);
     return status;
 }

@@ -45,7 +45,11 @@ static gvm_status add(void *context, gvm_callback_args *args)
             return GVM_E_FORMAT;
     args->words[1] = args->words[0] + args->words[1] + *(uint64_t *)context;
     atomic_fetch_sub(&inside, 1);
-    return args->function == ADD && args->requests == 1 && args->is_awaited ? GVM_OK : GVM_E_FORMAT;
+    if (args->function != ADD || args->requests != 1 || !args->is_awaited)
+        return GVM_E_FORMAT;
+    args->word_count = UINT32_MAX; /* nobody reads that any more */
+    args->requests = UINT32_MAX;
+    return GVM_OK;
 }
 
 static gvm_status note(void *context, gvm_callback_args *args)

@@ -298,6 +298,8 @@ static int script_no_fds(fake *f)
     TRY_LINE(send_map(f, 1, 2, 1, 3 * CHUNK, 2, -1));
     TRY_LINE(done(f, 0));
     TRY_LINE(mapped(f, GVM_E_LIMIT));
+    TRY_LINE(receive(f, GVMI_WIRE_GROW));
+    TRY_LINE(done(f, 0)); /* nothing is sent to be mapped until the object is asked for again */
     return serve_close_and_end(f);
 }
 
@@ -319,6 +321,9 @@ static int run_out_of_fds(void *arg)
     permit(&f, 2, GVMI_PERMIT_READ);
     EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
                       GVM_E_LIMIT, "ulimit"));
+    while (!gvmi_client_may_retry(object))
+        sched_yield();
+    EXPECT(gvm_object_grow(object, 3 * CHUNK) == GVM_OK);
     return close_all(&f, keeper, object);
 }
 

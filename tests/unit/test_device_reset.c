@@ -257,10 +257,11 @@ static int be_reset_with_an_opening(int end)
     CHILD_EXPECT(gvm_ipc_close(device, at) == GVM_E_FOREIGN);
     CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_IPC_OPEN) == 0);
     CHILD_EXPECT(gvm_device_open(0, &again) == GVM_OK && gvm_ipc_open(again, &handle, &at) == GVM_OK);
-    CHILD_EXPECT(gvm_ipc_close(again, at) == GVM_OK);
     gvm_buffer_destroy(buffer);
     gvm_device_close(device);
     gvm_device_close(again);
+    CHILD_EXPECT(gvm_ipc_close(again, at) == GVM_OK); /* the opening has kept the device */
+    CHILD_EXPECT(gvm_ipc_close(again, at) == GVM_E_FOREIGN);
     CHILD_EXPECT(gvmi_check_violations() == 0);
     return 0;
 }

@@ -199,11 +199,11 @@ static int copy_on_another_device(void *arg)
     (void)arg;
     CHILD_EXPECT(begin_with("devices=2,memory=256MiB", (int32_t[]){1}, 1));
     CHILD_EXPECT(leave_free_memory_at_the_keeper(1, 128 * MIB));
-    *window = (gstore_window){.verb = GSTORE_COPY_MAKE,
-                              .name = {.store = 1, .epoch = 1, .device = 1},
-                              .copy = 7,
-                              .copy_bytes = 200 * MIB,
-                              .latch = window};
+    window->verb = GSTORE_COPY_MAKE; /* its state is the threads', too */
+    window->name = (gstore_store_name){.store = 1, .epoch = 1, .device = 1};
+    window->copy = 7;
+    window->copy_bytes = 200 * MIB;
+    window->latch = window;
     gstore_queue_put(&w.queue, window);
     CHILD_EXPECT(sem_wait(&w.done) == 0 && window->status == GVM_OK);
     CHILD_EXPECT(gstore_service_report(w.service, &report, &sizes, &size_count) == GVM_OK);

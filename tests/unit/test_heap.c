@@ -627,6 +627,19 @@ static void default_streams_have_two_names(void **state)
     check();
 }
 
+/* A GPU's driver need not know that there is no such stream. */
+static void capture_of_no_stream_is_refused(void **state)
+{
+    uint64_t id = 5;
+
+    (void)state;
+    if (!on_software_gpu())
+        skip();
+    fails_with(gvm_device_get_capture(device, (gvm_stream)(uintptr_t)0x77, &id), GVM_E_INVALID,
+               "no stream");
+    assert_int_equal(id, 5);
+}
+
 /* ---- tags and lists */
 
 static void usage_sums_by_tag(void **state)
@@ -943,6 +956,7 @@ int main(void)
         TEST(lists_keep_to_the_stride),
         TEST(commit_that_fails_half_way_is_undone),
         TEST(default_streams_have_two_names),
+        TEST(capture_of_no_stream_is_refused),
         TEST(usage_sums_by_tag),
         TEST(located_block_is_found_in_an_import),
         TEST(host_heap_gives_pinned_memory),

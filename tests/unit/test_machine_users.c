@@ -203,6 +203,26 @@ static void object_that_outlives_its_creator_counts_as_its_owners(void **state)
     end_fixture(&w);
 }
 
+/* Its process had no addresses for the object, so that for the program there is none. */
+static void kept_object_whose_creation_fails_at_its_creator_goes(void **state)
+{
+    fixture w;
+    actor *a;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_users(&w, 32, 8);
+    a = join(&w, 1);
+    assert_int_equal(create_empty(&w, a, "/1", GVM_OBJECT_KEEP), GVM_OK);
+    gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
+    m.body.MAPPED = (gvmi_wire_mapped){.slot = a->slot, .status = GVM_E_ADDRESS};
+    say(&w, a, &m);
+    close_slot(&w, a, a->slot);
+    assert_null(w.machine->objects);
+    assert_int_equal(create_empty(&w, a, "/1", GVM_OBJECT_KEEP), GVM_OK);
+    end_fixture(&w);
+}
+
 static void account_that_counts_nothing_is_freed(void **state)
 {
     fixture w;
@@ -833,6 +853,7 @@ int main(void)
         cmocka_unit_test(addresses_that_a_creator_does_not_take_are_proposed_for_others),
         cmocka_unit_test(addresses_that_a_creator_names_are_not_kept_from_others),
         cmocka_unit_test(object_that_outlives_its_creator_counts_as_its_owners),
+        cmocka_unit_test(kept_object_whose_creation_fails_at_its_creator_goes),
         cmocka_unit_test(account_that_counts_nothing_is_freed),
         cmocka_unit_test(growths_that_wait_are_bounded_and_answered_in_order),
         cmocka_unit_test(growths_of_a_client_that_left_count_as_its_users),

@@ -152,6 +152,7 @@ static int ask_what_is_on_the_host(void *arg)
     CHILD_EXPECT(before == CHUNK);
     CHILD_EXPECT(gvm_object_get_host_bytes(w.view, &lease, CHUNKS * CHUNK + 1, &bytes) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_object_get_host_bytes(w.view, NULL, 0, &bytes) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_object_get_host_bytes(w.object, &lease, CHUNK, &bytes) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_object_get_host_bytes(w.view, &lease, 0, NULL) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_object_release(w.view, &lease) == GVM_OK);
     return stop(&w);

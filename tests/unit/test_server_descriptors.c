@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/fds.h"
 #include "tests/lib/units.h"
@@ -25,7 +26,8 @@
 #endif
 
 /* Which sockets the keeper can have descriptors refused for. */
-static enum { NO_SOCKET, THOSE_NOT_CONNECTED, ALL_SOCKETS } refusing;
+enum { NO_SOCKET, THOSE_NOT_CONNECTED, ALL_SOCKETS };
+static atomic_int refusing;
 
 int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t bytes);
 int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t bytes);
