@@ -429,7 +429,7 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t size_bytes)
     if (status == GVM_OK)
         status = gvmi_client_call(object->client, &message, &request);
     /* The MAPs came before DONE; this shows whether they succeeded here. */
-    if (status == GVM_OK && !failed_before)
+    if (status == GVM_OK && !(failed_before && gvmi_client_may_retry(object)))
         status = gvmi_client_wait_shown(object, 0, GVMI_NEVER_NS);
     gvmi_object_leave(object);
     return status;

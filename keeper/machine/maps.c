@@ -374,8 +374,10 @@ void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
         gvmi_keep_violated(m, client, "an opening that fails after its answer");
     } else if (body->status != GVM_OK) {
         opening->addressed = opening->addressed || body->serial == 0;
-        if (body->serial == 0 && !opening->object->homed && opening->object->creator == client->number)
-            opening->object->kept = false;        /* for the creator its creation has failed */
+        /* For the creator its creation has failed, and nobody else has the object. */
+        if (body->serial == 0 && !opening->object->homed &&
+            opening->object->creator == client->number && opening->object->opening_count == 1)
+            opening->object->kept = false;
         if (body->serial == 0 || pending != NULL) /* not another one sent before that was known */
             note_broken(m, opening);
     } else if (body->serial == 0 && body->address > UINT64_MAX - opening->object->reserve_bytes) {

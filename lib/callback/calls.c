@@ -108,7 +108,8 @@ static uint32_t call_function(gvm_callback_server *s, gvm_callback_args *args)
 {
     const gvmi_callback *function = &s->functions[args->function];
     const gvm_error none = {.status = GVM_OK, .native_call = "", .native_name = ""};
-    const uint64_t requests = args->requests; /* the function may write to it */
+    const uint64_t requests = args->requests; /* the function may write to both */
+    const uint32_t number = args->function;
     gvm_error error;
     gvm_status status;
 
@@ -124,7 +125,7 @@ static uint32_t call_function(gvm_callback_server *s, gvm_callback_args *args)
         return GVM_CALLBACK_OK;
     (void)gvm_error_last(&error);
     if (error.status != status)
-        (void)gvm_error_set(status, "callback %u of a kernel returned an error", args->function);
+        (void)gvm_error_set(status, "callback %u of a kernel returned an error", number);
     note_error(s);
     return GVM_CALLBACK_FAILED;
 }

@@ -60,7 +60,7 @@ static gvm_status check_spec(const gvm_device *device, const gvmi_buffer_spec *s
     return GVM_OK;
 }
 
-/* NVIDIA's driver has a wanted address in whole units of these alone, and puts anything else elsewhere. */
+/* NVIDIA's driver has a wanted address at multiples of this alone, for about as much and more; anything else it puts elsewhere. */
 #define PLACED_BYTES (32ull << 20)
 
 /* own_bytes: 0 if the wanted addresses are not had. */
@@ -82,7 +82,7 @@ static gvm_status reserve_own_addresses(gvm_buffer *buffer, uint64_t wanted)
     char size[32];
     CUresult result = reserve_own(buffer, buffer->reserve_bytes, wanted);
 
-    if (result == CUDA_SUCCESS && buffer->own_bytes == 0)
+    if (result == CUDA_SUCCESS && buffer->own_bytes == 0 && start != 0) /* 0 is any address */
         result = reserve_own(
             buffer, gvmi_round_up(wanted + buffer->reserve_bytes, PLACED_BYTES) - start, start);
     gvmi_size_text(buffer->reserve_bytes, size);

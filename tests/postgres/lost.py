@@ -532,6 +532,20 @@ class Source:
             server.kill_and_wait(int(server.sql(LOADER.format("pid"))))
         server.sql("DROP FOREIGN TABLE ft")
 
+    def partitions_come_and_go_without_a_look_at_rows(self, server):
+        """DETACH leaves a CHECK, by which ATTACH knows where the rows are: neither waits for a keeper that does not answer."""
+        server.sql("CREATE TABLE parent (id int) PARTITION BY RANGE (id); CREATE FOREIGN TABLE part (id int) SERVER gstore_fdw; INSERT INTO part SELECT generate_series(1, 1000)")
+        server.sql("ALTER TABLE parent ATTACH PARTITION part FOR VALUES FROM (0) TO (1001)")
+        keeper = server.keeper_pid()
+        os.kill(keeper, signal.SIGSTOP)
+        try:
+            server.sql("ALTER TABLE parent DETACH PARTITION part CONCURRENTLY", timeout=START_S)
+            server.sql("ALTER TABLE parent ATTACH PARTITION part FOR VALUES FROM (0) TO (1001)", timeout=START_S)
+        finally:
+            os.kill(keeper, signal.SIGCONT)
+        expect(server.sql("SELECT count(*) FROM parent"), "1000", "rows")
+        server.sql("DROP TABLE parent")
+
     def source_can_change_neither_roles_nor_settings(self, server):
         server.sql("CREATE ROLE owner; CREATE SCHEMA own AUTHORIZATION owner; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO owner")
         server.sql("SET ROLE owner; CREATE FUNCTION own.f(what text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN EXECUTE what; RETURN 1; END $$")

@@ -111,6 +111,8 @@ static int be_placed(void *arg)
         CHILD_EXPECT(gvm_buffer_commit(small, CHUNK, 1) == GVM_E_INVALID);
         gvm_buffer_destroy(small);
     }
+    options.address = (void *)(uintptr_t)(2 * MIB); /* of the first unit, whose address is that of any */
+    CHILD_EXPECT(gvm_buffer_create(device, CHUNK, &options, &second) == GVM_E_ADDRESS && second == NULL);
     options.address = NULL;
     CHILD_EXPECT(gvm_buffer_create(device, CHUNK, &options, &small) == GVM_OK);
     stop(device, small);

@@ -202,7 +202,7 @@ GVM_DEVICE_RARE void gvm_region_tlb_unmap_as(gvm_region_tlb *tlb, uint32_t regio
     uint32_t line;
 
     gvm_warp_sync();
-    for (;;) {
+    while (region < tlb->view->count) {
         unmaps = gvm_region_tlb_unmaps(tlb);
         line = gvm_region_find_line(tlb, region, GVM_REGION_LINE_MAPPED, &key);
         if (line == tlb->count && gvm_region_tlb_unmaps(tlb) == unmaps)
