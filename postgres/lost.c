@@ -14,9 +14,9 @@
 #include "storage/fd.h"
 #include "utils/lsyscache.h"
 
+#include "postgres/clock.h"
 #include "postgres/lost.h"
 #include "postgres/option.h"
-#include "postgres/reload.h"
 #include "postgres/token.h"
 #include "postgres/window.h"
 
@@ -24,6 +24,7 @@
 #define RECORD_MAGIC	  0x31545347u /* "GST1": the file has no more of a store than its table */
 #define RECORD_NAME		  0x00ffffffu /* those bytes of it that are the same in every version */
 #define RECORD_TABLES_MAX (1 << 20)	  /* the upper limit of gstore_fdw.max_relations */
+#define LOAD_DELAY_BITS	  8			  /* at most 256 s between two tries to load a lost table */
 
 typedef struct record_head
 {
@@ -193,6 +194,14 @@ note_recorded(const gstore_table_key *keys, int count)
 	LWLockRelease(gstore->lock);
 }
 
+void
+gstore_delay_load(gstore_table *table)
+{
+	const int delay_s = 1 << Min(table->reload_tries, LOAD_DELAY_BITS);
+
+	table->reload_at = gstore_deadline_ns(delay_s * 1000);
+}
+
 /*
  * Of the first that there is place for; returns how many. In the postmaster an ERROR would end the server.
  * restarts: after processes that crashed. It may have been one that loaded: the next load is delayed, so that it does not end all
@@ -219,7 +228,7 @@ mark_tables_lost(const gstore_table_key *keys, int count, int restarts)
 		table->lost_xid = FrozenTransactionId;
 		table->reload_tries = restarts;
 		if (restarts > 0)
-			gstore_reload_delay(table);
+			gstore_delay_load(table);
 	}
 	return count;
 }

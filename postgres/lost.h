@@ -35,6 +35,9 @@ extern void gstore_lose_versions(TransactionId xid);
 /* Writes the file anew, durably. level: of failures; then false, and a file that was stale stays so. */
 extern bool gstore_record_tables(int level);
 
+/* The next try to load the table from its source: 2, 4, ... 256 s from now, by how many there were. The directory's lock is held. */
+extern void gstore_delay_load(gstore_table *table);
+
 /* How many tables it names; in the postmaster. */
 extern int gstore_count_recorded(void);
 /* Reads it, in the postmaster. */

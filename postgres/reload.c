@@ -34,11 +34,10 @@
 #include "postgres/scan.h"
 #include "postgres/table.h"
 
-#define LOCK_TIMEOUT	  "10s" /* who waits for the rows may hold a lock that the source needs */
-#define WAIT_MS			  1000
-#define TAKEN_MS		  60000
-#define RELOAD_DELAY_BITS 8 /* at most 256 s between two tries to load a lost table */
-#define RELOAD_DROP_BITS  4 /* 16 s: DROP DATABASE waits for 5 s */
+#define LOCK_TIMEOUT	 "10s" /* who waits for the rows may hold a lock that the source needs */
+#define WAIT_MS			 1000
+#define TAKEN_MS		 60000
+#define RELOAD_DROP_BITS 4 /* 16 s: DROP DATABASE waits for 5 s */
 
 PGDLLEXPORT void gstore_reload_main(Datum database);
 
@@ -51,14 +50,6 @@ static bool
 is_lost(const gstore_table *table)
 {
 	return table->lost && !DsaPointerIsValid(table->newest);
-}
-
-void
-gstore_reload_delay(gstore_table *table)
-{
-	const int delay_s = 1 << Min(table->reload_tries, RELOAD_DELAY_BITS);
-
-	table->reload_at = gstore_deadline_ns(delay_s * 1000);
 }
 
 /* And no loader is at it. */
@@ -86,7 +77,7 @@ choose_tables_to_load(Oid *database)
 			*database = table->key.database;
 			table->reload_due = true;
 			table->reload_tries++;
-			gstore_reload_delay(table);
+			gstore_delay_load(table);
 		}
 	LWLockRelease(gstore->lock);
 	return OidIsValid(*database);
@@ -162,7 +153,7 @@ note_outcome(Oid relation, int error, bool tried)
 		table->reload_error = error;
 		table->reload_waits = false;
 		if (error != 0)
-			gstore_reload_delay(table);
+			gstore_delay_load(table);
 		else if (!tried && is_lost(table))
 			table->reload_at = PG_INT64_MAX;
 	}
@@ -201,7 +192,7 @@ gstore_reload_stop(Oid database)
 		{
 			table->reload_tries = Max(table->reload_tries, RELOAD_DROP_BITS);
 			table->reload_waits = false;
-			gstore_reload_delay(table);
+			gstore_delay_load(table);
 		}
 	LWLockRelease(gstore->lock);
 }

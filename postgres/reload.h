@@ -13,9 +13,6 @@
 
 #include "postgres/directory.h"
 
-/* The next try of a load: 2, 4, ... 256 s from now, by how many there were. */
-extern void gstore_reload_delay(gstore_table *table);
-
 /* For the keeper's worker, each second: starts what is due, and ends loads of tables that somebody waits to drop, truncate or alter. */
 extern void gstore_reload_look(void);
 
