@@ -118,7 +118,7 @@ gstore_autoanalyze_look(void)
 	Oid						 database;
 
 	if (IsBinaryUpgrade)
-		return; /* the new cluster takes no transaction over that begins now */
+		return; /* pg_upgrade does not carry over transactions that begin now */
 	if (gstore_background_has_place(&analyzer) && AutoVacuumingActive() && !RecoveryInProgress() &&
 		choose_table_to_analyze(&database))
 		gstore_background_start(&analyzer, database);

@@ -268,7 +268,7 @@ gstore_reload_look(void)
 	Oid						 database;
 
 	end_loaders_in_the_way();
-	/* pg_upgrade: the new cluster takes no transaction over that begins now. */
+	/* pg_upgrade does not carry over transactions that begin now. */
 	if (!gstore_background_has_place(&loader) || RecoveryInProgress() || IsBinaryUpgrade ||
 		!choose_tables_to_load(&database))
 		return;

@@ -6,8 +6,8 @@
  * comes back before an opening reads it costs that opening nothing, where mapping host memory would take the driver
  * 9 us a MiB, one process after the other. An opening with GVM_OPEN_MAPPED follows all chunks for ever.
  *
- * A move waits for the openings that followed the chunk when its new place was sent. It does not wait for an opening whose first
- * MAP is sent later: a client that opened an object again and again would otherwise delay the move without an end. Such an
+ * A move waits for the openings that had the chunk mapped, or were mapping it, when its new place was sent. It does not wait for
+ * an opening whose first MAP is sent later: a client that opened an object again and again would otherwise delay the move without an end. Such an
  * opening has nothing to unmap. It gets no permit before it has answered (`ready`), and the next move waits for it.
  *
  * A lease is granted behind the MAPs that it needs: the client answers those before it takes the lease. So an opening with a

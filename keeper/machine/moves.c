@@ -8,7 +8,7 @@
  *     lend:  as renew, from the host to lent memory
  *     cut:  either -> CUT -(all openings have answered)-> gone, with the others of its object (shrink.c)
  *
- * All openings are those that followed the chunk when the MAP was sent (maps.c); of a cut, every opening. `where` changes, and a new
+ * All openings are those that had the chunk mapped, or were mapping it, when the MAP was sent (maps.c); of a cut, every opening. `where` changes, and a new
  * stamp is given, when the move is decided on: who maps the chunk from then on maps the new frame. A device frame is free once all have unmapped it,
  * while the object stays FROZEN until all have mapped what takes its place. */
 #include <stdlib.h>

@@ -414,7 +414,7 @@ typedef struct keep_pending {
     uint64_t serial;
     int64_t sent_ns, due_ns;
     uint64_t host_bytes; /* of host memory that it maps */
-    bool awaited;        /* moves wait for it: the opening followed the chunks before it was sent */
+    bool awaited;        /* moves wait for it: the opening mapped the chunks before it was sent */
     bool unmapped;       /* what it replaces is released, or it replaces nothing */
     uint32_t count;
     uint32_t indexes[];

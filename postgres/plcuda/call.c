@@ -352,7 +352,7 @@ make_request(const plcuda_function *f, FunctionCallInfo fcinfo, const char *text
 	request *r = palloc0(sizeof *r);
 
 	r->bytes = PLCUDA_TEXT_AT + PLCUDA_ROUND_UP(strlen(text) + 1);
-	/* An included text may do it, too. */
+	/* An included text may append bytes as well. */
 	r->window.appends_bytes = f->appends_bytes ||
 		(f->includes != NIL && strstr(text, "plcuda_append_bytes") != NULL);
 	evaluate_kernels(r, f, fcinfo, text);

@@ -1,7 +1,7 @@
 /* gvmem/device/detail/region_tlb.h - the lines in shared memory of a gvm_region_tlb; for gvmem/device/region.h alone.
  *
  * A line's key is its number of maps, above it how often it was filled, and above that the number of its region, plus 1. It is
- * changed by compare-and-swap. Who enters a line reads its word before: if the key is the same then, the word was the region's. (After
+ * changed by compare-and-swap. A warp reads a line's word before it adds a map: if the key has not changed by then, the word is the region's. (After
  * it another warp may take back the map, whose own then takes its place, and the line be filled for another region.) A line with a
  * region has one reference in the table, from when it was filled until it is filled again or the TLB ends. A map that finds no line has a
  * reference of its own. An unmap takes back a map of a line if one has the region mapped, else a reference. Which of them that is does not matter: the
@@ -202,7 +202,7 @@ GVM_DEVICE_RARE void gvm_region_tlb_unmap_as(gvm_region_tlb *tlb, uint32_t regio
     uint32_t line;
 
     gvm_warp_sync();
-    while (region < tlb->view->count) {
+    while (region < tlb->view->count) { /* a larger number may be that of a line that is being filled */
         unmaps = gvm_region_tlb_unmaps(tlb);
         line = gvm_region_find_line(tlb, region, GVM_REGION_LINE_MAPPED, &key);
         if (line == tlb->count && gvm_region_tlb_unmaps(tlb) == unmaps)
