@@ -8,6 +8,7 @@
  *     keeper_machine.c       simulations: their sizes, the choice of the next step, the orderly end
  *     keeper_simulation.c    events into the machine, actions out of it, frames and jobs
  *     keeper_names.c         the model of objects and names: what may be answered, what follows from it
+ *     keeper_shown.c         what the keeper shows, compared with the model
  *     keeper_client.c        honest processes
  *     keeper_abuse.c         processes that keep to the format alone
  *     keeper_voided.c        what processes do whose leases the keeper has ended, and where they may write
@@ -86,6 +87,7 @@ typedef struct object {
     uint64_t perhaps_bytes;           /* the process that asked for it left before the answer */
     bool shrinks;                     /* a process has asked for that, at some time */
     bool sealed, kept, creator_ended; /* creator_ended: it may have lost its name already */
+    bool perhaps_kept;                /* or not, as its creator has no addresses for it */
     bool gone;                        /* as far as the model knows, nobody can reach it any more */
     uint32_t openings;                /* those of processes not yet known to be gone */
     uint64_t writers; /* processes that the keeper may have fenced off from it: a bit each */
@@ -330,6 +332,11 @@ void voided_check_dropped(simulation *w);
 uint64_t voided_bytes(simulation *w, const frame *like);
 /* The machine says that nothing of the process is mapped. */
 void voided_check_forgotten(simulation *w, const process *p);
+
+/* ---- keeper_shown.c, for keeper_names.c */
+void model_compare_info(simulation *w, const request *r, const gvmi_snapshot_object *i);
+void model_compare_snapshot(simulation *w, const process *p, const void *bytes, size_t len);
+void model_compare_metadata(simulation *w, const request *r, const gvmi_wire_message *m);
 
 /* ---- keeper_memory.c, for keeper_names.c */
 
