@@ -473,11 +473,11 @@ retval->isnull = 0;
         seed = random.randrange(1 << 32)
         draw = random.Random(seed)
         print(f"# seed {seed}", flush=True)
-        stop, killed = threading.Event(), []
+        stop, late, killed = threading.Event(), threading.Event(), []
 
         def kill():
             while not stop.is_set():
-                time.sleep(draw.random() * (0.05 if SOFT else 2))  # as long as a worker takes to open the device, and less
+                time.sleep(draw.random() * (0.05 if SOFT and not late.is_set() else 2))  # as long as a worker takes to open the device, and less
                 for pid in workers(kind=draw.choice(["session", "session", "compile"])):
                     try:
                         os.kill(pid, signal.SIGKILL)
@@ -490,7 +490,9 @@ retval->isnull = 0;
         thread.start()
         try:
             said, in_time, end, i = {}, 0, time.monotonic() + (8 if SOFT else 40), 0
-            while time.monotonic() < end:
+            while time.monotonic() < end or (in_time == 0 and time.monotonic() < end + 60):
+                if time.monotonic() >= end:
+                    late.set()
                 i += 1
                 text = SUM.replace("#plcuda_end", f"// {i}\n#plcuda_end")
                 for statement in (

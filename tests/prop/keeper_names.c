@@ -526,12 +526,14 @@ static bool is_unhindered(const simulation *w, const object *o)
     return true;
 }
 
-/* Its creator has no addresses for it: it is not kept, unless others have opened it by then. */
-static void note_creation_failed(const process *p, object *o)
+/* Its creator has addresses for it, or has none: then it is not kept, unless others have opened it by then. */
+static void note_creation(const process *p, object *o, uint32_t status)
 {
-    if (p->honest && o->openings == 1)
+    if (status == GVM_OK)
+        o->homed = true;
+    else if (p->honest && !o->homed && o->openings == 1)
         o->kept = false;
-    else
+    else if (!p->honest || !o->homed)
         o->perhaps_kept = o->kept;
 }
 
@@ -539,13 +541,15 @@ static void note_mapped(process *p, const gvmi_wire_mapped *m)
 {
     known_opening *known = m->slot < GVM_OBJECTS_OPEN_MAX ? &p->known[m->slot] : NULL;
 
-    if (known == NULL || known->maps == 0)
+    if (known == NULL || known->object == NULL)
+        return;
+    if (m->serial == 0 && known->object->creator == p->index)
+        note_creation(p, known->object, m->status);
+    if (known->maps == 0)
         return;
     if (m->status != GVM_OK) {
         known->failed = p->holds = true;
         voided_slot(p, m->slot);
-        if (m->serial == 0 && known->object->creator == p->index)
-            note_creation_failed(p, known->object);
     }
     known->maps--;
 }

@@ -829,15 +829,17 @@ static int start_beside_a_lock(void *arg)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1ll << 40, .l_len = 1};
     CUmemGenericAllocationHandle handle;
-    char path[64];
+    char path[64],
+        made[64]; /* under another name until it is locked, as every start looks at those of instances */
     bool is_there;
     int fd;
 
     (void)arg;
     end_child_after(60);
     snprintf(path, sizeof path, "/dev/shm/gvmem-softgpu-locked-%d", (int)getpid());
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    CHILD_EXPECT(fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) == 0);
+    snprintf(made, sizeof made, "/dev/shm/gvmem-made-%d", (int)getpid());
+    fd = open(made, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHILD_EXPECT(fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) == 0 && rename(made, path) == 0);
     CHILD_EXPECT(start(machine_of("memory=16MiB", "beside")) == GVM_OK);
     CHILD_EXPECT(create_on_device(&handle, CHUNK) == CUDA_SUCCESS);
     is_there = access(path, F_OK) == 0;
