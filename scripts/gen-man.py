@@ -192,7 +192,7 @@ def header_page(path, see):
     lines += [".Sh DESCRIPTION"] + body(header.description)
     done = set()
     for function in header.functions:
-        if function.comment in done:
+        if function.comment in done or not function.comment:  # then the head comment describes it
             continue
         done.add(function.comment)
         group = [f.name for f in header.functions if f.comment == function.comment]

@@ -2,7 +2,8 @@
 
 The headers keep a form (CONTRIBUTING.md) that makes this possible without a C parser: a declaration
 starts with GVM_API at the start of a line and ends with a semicolon; the comment above it documents
-it and the declarations after it up to a blank line. GVM_OPTIONS_INIT(type) declares type_init(). Tables are X-macros, one row a line:
+it and the declarations after it up to a blank line. GVM_OPTIONS_INIT(type) declares type_init(). Functions that are compiled with
+the program begin with GVM_DEVICE (in kernels) or RSVM_CALL, and may have a body. Tables are X-macros, one row a line:
 X(NAME, ..., "text").
 """
 import re
@@ -36,6 +37,9 @@ class Header:
         return "gvmem" if page == "gvmem-gvmem" else page
 
 
+INSIDE = re.compile(r"gvm_(soft|hide)_|rsvm_find$")  # begins as a function that programs call, and is none
+
+
 def comment_text(raw):
     """The text of a /* */ comment without its frame of stars."""
     lines = [re.sub(r"^ \* ?", "", line) for line in raw.strip()[2:-2].split("\n")]
@@ -43,13 +47,47 @@ def comment_text(raw):
 
 
 def parse_function(text, comment, line):
-    text = " ".join(text.split()).removeprefix("GVM_API ").removeprefix("GVM_CHECKED ").rstrip(";")
+    text = re.sub(r"^(GVM_API|GVM_DEVICE|RSVM_CALL) ", "", " ".join(text.split())).removeprefix("GVM_CHECKED ").rstrip(";")
     text = re.sub(r"^GVM_PRINTF\(\d, \d\) ", "", text)
     match = re.match(r"(?P<result>.*?)(?P<name>\w+)\s*\((?P<arguments>.*?)\)[^()]*$", text)
     if not match:
         return None
     arguments = [a.strip() for a in match["arguments"].split(",")]
     return Function(match["name"], match["result"].strip(), arguments, comment, line)
+
+
+def expand(text):
+    """The text with the macros that define functions of kernels in their places."""
+    define = re.compile(r"^#define (\w+)\(([^)]*)\) \\\n((?:.*\\\n)*.*GVM_DEVICE(?:.*\\\n)*.*)\n", re.M)
+    while found := list(define.finditer(text)):
+        macro = found[-1]  # of the last one first: it may use those before it
+        name, names, body = macro[1], [n.strip() for n in macro[2].split(",")], re.sub(r" *\\$", "", macro[3], flags=re.M)
+
+        def put(use):
+            values = dict(zip(names, (v.strip() for v in use[2].split(","))))
+            filled = re.sub(r"\w+", lambda word: values.get(word[0], word[0]), body)
+            return re.sub(r"^" + re.match(r" *", filled)[0], "", filled.replace("##", ""), flags=re.M) + "\n"
+
+        text = text[: macro.start()] + re.sub(rf"^( *){name}\((.*)\).*\n", put, text[macro.end() :], flags=re.M)
+    return text
+
+
+def inline_functions(whole):
+    """The functions that are compiled with the program, each once: where it has a comment, if it has one anywhere."""
+    found, comment = {}, ""
+    text = re.sub(r"\A\s*/\*.*?\*/", "", whole, flags=re.S)  # the head comment
+    text = re.sub(r"^#elif .*?^#endif", "", text, flags=re.M | re.S)  # the same functions once more
+    parts = re.finditer(r"^/\*.*?\*/|\n[ \t]*(?=\n)|^(?:GVM_DEVICE|RSVM_CALL)\b[^;{=]*?\)(?=;|\s*\{)", expand(text), re.M | re.S)
+    for part in parts:
+        if part[0].startswith("/*"):
+            comment = comment_text(part[0])
+        elif not part[0].strip():
+            comment = ""
+        elif function := parse_function(part[0], comment, whole.count("\n", 0, max(0, whole.find(part[0]))) + 1):
+            function.inline = True
+            if not INSIDE.match(function.name) and not (function.name in found and found[function.name].comment):
+                found[function.name] = function
+    return list(found.values())
 
 
 def parse(path):
@@ -78,8 +116,15 @@ def parse(path):
             line = text.count("\n", 0, start) + 1
             about = comment_text(comment.group(1)) if comment else ""
             header.functions.append(Function(f"{made[1]}_init", made[1], ["void"], about, line, inline=True))
+        if code.startswith("typedef") and "GVM_DEVICE" in paragraph:  # its comment is that of the functions
+            paragraph = re.sub(r"^GVM_DEVICE\b[^;{]*;\n?", "", paragraph[comment.end() :] if comment else paragraph, flags=re.M)
         if not declarations and re.match(r"typedef|struct|enum|#define GVM_\w+ [^\\]", code) and not re.search(r"\(X\)|__", code):
             header.types.append(paragraph.strip("\n"))
+        scopes = re.findall(r"^#define (\w+_SCOPE\w*)(\([^)]*\))", paragraph, re.M)
+        if scopes and comment:  # macros with a body that no page needs
+            heads = [f"{name}{arguments}" for name, arguments in scopes if not name.endswith("_BY")]
+            header.types.append("\n".join([comment.group(1)] + heads))
+    header.functions += inline_functions(text)
     return header
 
 

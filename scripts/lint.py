@@ -225,16 +225,25 @@ def check_header(path, codes):
         complain(path, 1, "no title", f'start the head comment with "{header.name} - what it is", the manual page\'s name line')
     if header.functions and not header.description:
         complain(path, 1, "no description", "tell in the head comment what it is for, threads, ownership")
+    in_kernels = path.startswith("include/gvmem/device/")
     for topic in ("Threads", "Ownership"):
-        if header.functions and not re.search(rf"^{topic}:", header.description, re.M):
+        if header.functions and not in_kernels and not re.search(rf"^{topic}:", header.description, re.M):
             complain(path, 1, f"the head comment says nothing of {topic.lower()}", f'add a paragraph "{topic}: ..."')
     common = "GVM_E_" in header.description
     for f in header.functions:
+        family = re.sub(r"_(whole_)?(warp|block|lanes)$", "", f.name)
+        short = "_" + family.rpartition("_")[2]  # in a list: gvm_region_map(), _unmap()
+        if in_kernels and (re.search(rf"\b({family}|{short})\(", header.description) or re.search("/detail/|/kernel.h$", path)):
+            continue  # those of kernel.h are in docs/kernels.md
         if not f.comment:
             complain(path, f.line, f"{f.name} is not documented", "put a comment above it: what it does, its errors, whether it blocks")
         elif f.result == "gvm_status" and f.name not in RECORDERS and "GVM_E_" not in f.comment and not common:
             complain(path, f.line, f"{f.name} does not list its errors", 'add lines "GVM_E_CODE  when" to its comment')
     text = Path(path).read_text()
+    shown = {f.name for f in header.functions}
+    for name in re.findall(r"^(?:GVM_API|GVM_DEVICE|RSVM_CALL)\b[^;{(]*?(\w+)\(", text, re.M):
+        if name not in shown and not headers.INSIDE.match(name) and name != "GVM_PRINTF":
+            complain(path, 1, f"{name} is not in the manual page", "declare it in the form that scripts/headers.py reads")
     for number, line in enumerate(text.split("\n"), 1):
         for code in re.findall(r"\bGVM_E_[A-Z]+\b", line):
             if code not in codes and code != "GVM_E_UNKNOWN":

@@ -46,6 +46,7 @@
 #include <gvmem/rsvm_view.h>
 
 #define RSVM_CALL static inline __attribute__((unused))
+#define RSVM_PART RSVM_CALL /* of the calls: not for programs */
 
 #ifdef __cplusplus
 struct rsvm_pointer_cpu { /* C converts void pointers to others, C++ does not */
@@ -96,7 +97,7 @@ RSVM_CALL void rsvm_stop(void)
     memset(s, 0, sizeof *s);
 }
 
-RSVM_CALL gvm_status rsvm_make_space(rsvm_space *s, gvm_device *device, const gvm_space_options *options)
+RSVM_PART gvm_status rsvm_make_space(rsvm_space *s, gvm_device *device, const gvm_space_options *options)
 {
     const unsigned char zero = 0;
     gvm_status status = GVM_OK;
@@ -137,7 +138,7 @@ RSVM_CALL GVM_CHECKED gvm_status rsvm_start(gvm_device *device, const gvm_space_
     return status;
 }
 
-RSVM_CALL gvm_status rsvm_need_space(void)
+RSVM_PART gvm_status rsvm_need_space(void)
 {
     return rsvm_the_space.space != NULL ? GVM_OK : rsvm_start(NULL, NULL);
 }
@@ -183,7 +184,7 @@ RSVM_CALL GVM_CHECKED gvm_status rsvm_bind(void *module)
 /* ---- numbers */
 
 /* The collection of an id, or NULL. */
-RSVM_CALL rsvm_member *rsvm_find_member(rgn_id id)
+RSVM_PART rsvm_member *rsvm_find_member(rgn_id id)
 {
     const uint32_t at = RSVM_COLLECTION(id);
     rsvm_member *member = NULL;
@@ -198,7 +199,7 @@ RSVM_CALL rsvm_member *rsvm_find_member(rgn_id id)
 }
 
 /* A number that is free, and was not given away too often. */
-RSVM_CALL rsvm_member *rsvm_free_member(void)
+RSVM_PART rsvm_member *rsvm_free_member(void)
 {
     for (uint32_t i = 0; i < RSVM_COLLECTIONS_MAX; i++) {
         rsvm_member *member = &rsvm_the_space.members[i];
@@ -211,7 +212,7 @@ RSVM_CALL rsvm_member *rsvm_free_member(void)
     return NULL;
 }
 
-RSVM_CALL gvm_status rsvm_tell_kernels(const rsvm_member *member, const rsvm_entry *entry)
+RSVM_PART gvm_status rsvm_tell_kernels(const rsvm_member *member, const rsvm_entry *entry)
 {
     const uint64_t at = (uint64_t)(member - rsvm_the_space.members);
 
@@ -219,7 +220,7 @@ RSVM_CALL gvm_status rsvm_tell_kernels(const rsvm_member *member, const rsvm_ent
                               entry, sizeof *entry);
 }
 
-RSVM_CALL void rsvm_remove(rsvm_member *member)
+RSVM_PART void rsvm_remove(rsvm_member *member)
 {
     rsvm_entry none;
 
@@ -230,7 +231,7 @@ RSVM_CALL void rsvm_remove(rsvm_member *member)
 }
 
 /* Gives a collection a number, or destroys it. meta: its metadata, or RGN_NONE. */
-RSVM_CALL rgn_coll_id rsvm_add(gvm_collection *collection, rgn_id meta)
+RSVM_PART rgn_coll_id rsvm_add(gvm_collection *collection, rgn_id meta)
 {
     rsvm_member *member = rsvm_free_member();
     rsvm_entry entry;
@@ -326,7 +327,7 @@ RSVM_CALL gvm_status rgn_delete(rgn_id id)
 
 /* What an array of size_bytes that has height rows of stride elements is cut into: regions of width elements of each row. The
  * size of an element follows from that. One row: regions without a shape. */
-RSVM_CALL gvm_status rsvm_read_shape(uint64_t size_bytes, uint64_t num_rgns, uint64_t stride,
+RSVM_PART gvm_status rsvm_read_shape(uint64_t size_bytes, uint64_t num_rgns, uint64_t stride,
                                      uint64_t width, uint64_t height, gvm_region_shape *shape,
                                      uint64_t *rgn_bytes)
 {
@@ -352,7 +353,7 @@ RSVM_CALL gvm_status rsvm_read_shape(uint64_t size_bytes, uint64_t num_rgns, uin
 }
 
 /* A region for metadata. It is never evicted, for which it has a budget of its own: so kernels need not keep it mapped. */
-RSVM_CALL rgn_id rsvm_create_meta(uint64_t num_rgns)
+RSVM_PART rgn_id rsvm_create_meta(uint64_t num_rgns)
 {
     const uint64_t size_bytes = offsetof(struct rgn_coll_data, rgns) + num_rgns * sizeof(rgn_id);
     gvm_collection_options options = gvm_collection_options_init();
@@ -365,7 +366,7 @@ RSVM_CALL rgn_id rsvm_create_meta(uint64_t num_rgns)
     return rsvm_add(collection, RGN_NONE);
 }
 
-RSVM_CALL gvm_status rsvm_fill_meta(rgn_id meta_id, rgn_coll_id id, uint64_t num_rgns, uint64_t rgn_bytes)
+RSVM_PART gvm_status rsvm_fill_meta(rgn_id meta_id, rgn_coll_id id, uint64_t num_rgns, uint64_t rgn_bytes)
 {
     rsvm_member *member = rsvm_find_member(meta_id);
     struct rgn_coll_data *meta;

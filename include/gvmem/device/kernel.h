@@ -41,6 +41,8 @@
  * value, by address or by branch, comes after it, at the cost of a plain load on a GPU); scope: the
  * device, or with the suffix _system also the host and peers. hostNativeAtomicSupported is 0 on
  * PCIe machines: on words that the host writes, use loads and stores only.
+ *
+ * What each function does, beside its name in CUDA: docs/kernels.md.
  */
 #ifndef GVMEM_DEVICE_KERNEL_H
 #define GVMEM_DEVICE_KERNEL_H
@@ -204,6 +206,7 @@ GVM_DEVICE uint32_t gvm_lane(void)
     asm("mov.u32 %0, %%laneid;" : "=r"(lane));
     return lane;
 }
+
 GVM_DEVICE void *gvm_shared(void)
 {
     extern __shared__ __align__(16) unsigned char gvm_shared_bytes[];
@@ -559,6 +562,7 @@ GVM_DEVICE uint32_t gvm_lane(void)
 {
     return gvm_soft_self()->lane;
 }
+
 GVM_DEVICE void *gvm_shared(void)
 {
     return gvm_soft_self()->shared;
