@@ -404,39 +404,43 @@ keep_deletes(gstore_version *version, const gstore_rowset *deletes)
 	return true;
 }
 
-/* In dynamic shared memory, not in the table's list yet. */
+/*
+ * In dynamic shared memory, not in the table's list yet. The deletions come first: they are what may need a new segment, for
+ * which an ERROR of the system says that there is none.
+ */
 static dsa_pointer
 make_version(const gstore_view *state, const gstore_rowset *deletes)
 {
-	const int		  column_count = state->empty ? 0 : state->column_count;
-	const Size		  columns_size = sizeof(gstore_column) * (Size) column_count;
-	const dsa_pointer place = dsa_allocate0(gstore_dsa(),
-											offsetof(gstore_version, columns) + columns_size);
-	gstore_version	 *version = gstore_at(place);
+	const int	   column_count = state->empty ? 0 : state->column_count;
+	const Size	   columns_size = sizeof(gstore_column) * (Size) column_count;
+	gstore_version made = {.xid = GetTopTransactionId(),
+						   .column_count = (uint32) column_count,
+						   .store = InvalidDsaPointer,
+						   .deletes = InvalidDsaPointer};
+	dsa_pointer	   place = InvalidDsaPointer;
+	bool		   enough = deletes == NULL || keep_deletes(&made, deletes);
 
-	version->xid = GetTopTransactionId();
-	version->column_count = (uint32) column_count;
-	version->store = InvalidDsaPointer;
-	version->deletes = InvalidDsaPointer;
-	if (!state->empty)
-	{
-		version->store = state->store;
-		version->rows = state->rows;
-		version->live_rows = state->live_rows;
-		memcpy(version->columns, state->columns, columns_size);
-	}
-	if (deletes == NULL)
-		return place;
-	if (!keep_deletes(version, deletes))
-	{
-		free_unlinked(place);
+	if (enough)
+		place = dsa_allocate_extended(gstore_dsa(), offsetof(gstore_version, columns) + columns_size,
+									  DSA_ALLOC_NO_OOM | DSA_ALLOC_ZERO);
+	enough = DsaPointerIsValid(place);
+	if (!enough && DsaPointerIsValid(made.deletes))
+		dsa_free(gstore_dsa(), made.deletes);
+	if (!enough)
 		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of shared memory for deleted rows"),
+				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of shared memory for changes of a table"),
 				 errdetail("The table would have %llu rows that were deleted and not yet compacted.",
-						   (unsigned long long) deletes->count),
+						   deletes != NULL ? (unsigned long long) deletes->count : 0),
 				 errhint("Call gstore_fdw_compact() for the table, or give the server more dynamic shared "
 						 "memory (/dev/shm).")));
+	if (!state->empty)
+	{
+		made.store = state->store;
+		made.rows = state->rows;
+		made.live_rows = state->live_rows;
+		memcpy(((gstore_version *) gstore_at(place))->columns, state->columns, columns_size);
 	}
+	memcpy(gstore_at(place), &made, offsetof(gstore_version, columns));
 	return place;
 }
 
@@ -653,7 +657,7 @@ ensure_dead_bitmap(gstore_store *store, uint64 bytes)
 	return true;
 }
 
-/* A version's deletions become the store's. False: no memory; then they stay where they are. */
+/* A version's deletions become the store's. False, or an ERROR of the system: no memory; then they stay where they are. */
 static bool
 merge_deletes(gstore_table *table, gstore_version *version)
 {
@@ -714,13 +718,26 @@ forget_old_versions(gstore_table *table, TransactionId horizon)
 	}
 }
 
+void
+gstore_forget_old_versions(gstore_table_key key, TransactionId horizon)
+{
+	gstore_table *table;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	table = gstore_find_table_of(key, false);
+	if (table != NULL)
+		forget_old_versions(table, horizon);
+	LWLockRelease(gstore->lock);
+}
+
 /* Copies that were ended and that no transaction knows. */
-static void
-forget_ended_copies(TransactionId horizon)
+void
+gstore_forget_ended_copies(TransactionId horizon)
 {
 	dsa_pointer *place = &gstore->ended_copies;
 	gstore_copy *copy;
 
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	while ((copy = gstore_at(*place)) != NULL)
 	{
 		const dsa_pointer over = *place;
@@ -733,21 +750,6 @@ forget_ended_copies(TransactionId horizon)
 		else
 			place = &copy->next_dead;
 	}
-}
-
-void
-gstore_forget_old_versions(void)
-{
-	const TransactionId horizon = GetOldestNonRemovableTransactionId(NULL);
-	HASH_SEQ_STATUS		scan;
-	gstore_table	   *table;
-
-	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	gstore->new_versions = 0;
-	hash_seq_init(&scan, tables);
-	while ((table = hash_seq_search(&scan)) != NULL)
-		forget_old_versions(table, horizon);
-	forget_ended_copies(horizon);
 	LWLockRelease(gstore->lock);
 }
 

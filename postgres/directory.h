@@ -96,8 +96,9 @@ extern void gstore_add_version(Oid relation, Oid owner, const gstore_view *state
 /* Takes away what the transaction added to the table. */
 extern void gstore_remove_version(Oid relation, TransactionId xid);
 
-/* For the worker: forgets versions that no snapshot needs. */
-extern void gstore_forget_old_versions(void);
+/* For the worker: forgets versions of a table that no snapshot needs; those before it, and the table itself if nothing is left. */
+extern void gstore_forget_old_versions(gstore_table_key key, TransactionId horizon);
+extern void gstore_forget_ended_copies(TransactionId horizon);
 /* A database is gone; cannot fail (after gstore_dsa()). */
 extern void gstore_forget_database(Oid database);
 

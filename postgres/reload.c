@@ -14,7 +14,9 @@
 #include "pgstat.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "storage/proc.h"
 #include "storage/procarray.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -211,6 +213,38 @@ is_loading(void)
 	return any;
 }
 
+/* InvalidOid: none is at the table. */
+static Oid
+owner_of_load(Oid database, Oid relation)
+{
+	Oid owner = InvalidOid;
+
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	for (int i = 0; i < GSTORE_WORKING_MOST; i++)
+		if (gstore->loaders[i].database == database && gstore->loaders[i].relation == relation)
+			owner = gstore->loaders[i].owner;
+	LWLockRelease(gstore->lock);
+	return owner;
+}
+
+/* Others may wait for such a lock, too: PostgreSQL takes that of CREATE TRIGGER or ATTACH PARTITION before it asks for rights. */
+static bool
+may_act_as(int pid, Oid owner)
+{
+	const PGPROC *proc = BackendPidGetProc(pid);
+	const Oid	  role = proc != NULL ? proc->roleId : InvalidOid;
+	MemoryContext before = CurrentMemoryContext;
+	bool		  may;
+
+	if (!OidIsValid(role) || !OidIsValid(owner))
+		return false;
+	StartTransactionCommand();
+	may = is_member_of_role(role, owner);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(before);
+	return may;
+}
+
 static void
 end_loader_at(Oid database, Oid relation)
 {
@@ -222,7 +256,7 @@ end_loader_at(Oid database, Oid relation)
 }
 
 /*
- * Of those at tables that somebody waits to drop, truncate or alter, as a source need not end. Who waits to write rows does wait:
+ * Of those at tables that their owner waits to drop, truncate or alter, as a source need not end. Who waits to write rows does wait:
  * else a load would end by the first of many writers.
  */
 static void
@@ -237,7 +271,8 @@ end_loaders_in_the_way(void)
 	{
 		const LockInstanceData *l = &locks->locks[i];
 
-		if (l->locktag.locktag_type == LOCKTAG_RELATION && l->waitLockMode > ShareUpdateExclusiveLock)
+		if (l->locktag.locktag_type == LOCKTAG_RELATION && l->waitLockMode > ShareUpdateExclusiveLock &&
+			may_act_as(l->pid, owner_of_load(l->locktag.locktag_field1, l->locktag.locktag_field2)))
 			end_loader_at(l->locktag.locktag_field1, l->locktag.locktag_field2);
 	}
 	pfree(locks->locks);

@@ -21,6 +21,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "storage/procarray.h"
 #include "storage/sinval.h"
 #include "tcop/tcopprot.h"
 #include "utils/backend_status.h"
@@ -45,6 +46,7 @@
 #define LOOK_MS		   1000
 #define RESTART_S	   1
 #define RETRY_MAX_S	   60
+#define LOG_EVERY_NS   (60 * 1000 * GSTORE_NS_PER_MS)
 #define SOCKET_IN_DATA PG_STAT_TMP_DIR "/gstore.sock"
 #define MIB			   (1024ull * 1024)
 
@@ -402,13 +404,61 @@ publish_report(void)
 		drop_staged(&ending[i]);
 }
 
-/* Also while there is no keeper: a table that is dropped then is not to be taken for a lost one later. */
+/*
+ * After an ERROR in what the worker looks after. It must not end the worker, as all tables are empty then: it is logged, not
+ * every second, and the next look tries again.
+ */
+static void
+recover(MemoryContext before)
+{
+	static int64 logged_ns = 0;
+
+	HOLD_INTERRUPTS();
+	if (logged_ns == 0 || gstore_now_ns() - logged_ns > LOG_EVERY_NS)
+	{
+		logged_ns = gstore_now_ns();
+		EmitErrorReport();
+	}
+	FlushErrorState();
+	AbortCurrentTransaction();
+	LWLockReleaseAll();
+	MemoryContextSwitchTo(before);
+	RESUME_INTERRUPTS();
+}
+
+#define GUARDED(call)                                      \
+	do                                                     \
+	{                                                      \
+		const MemoryContext before = CurrentMemoryContext; \
+                                                           \
+		PG_TRY();                                          \
+		{                                                  \
+			call;                                          \
+		}                                                  \
+		PG_CATCH();                                        \
+		{                                                  \
+			recover(before);                               \
+		}                                                  \
+		PG_END_TRY();                                      \
+	} while (0)
+
+/*
+ * Also while there is no keeper: a table that is dropped then is not to be taken for a lost one later. One for which there is no
+ * memory keeps no other one from being looked at.
+ */
 static void
 forget_versions(void)
 {
-	static bool failed = false; /* the latest try, which the log reports */
+	static bool			failed = false; /* the latest try, which the log reports */
+	const TransactionId horizon = GetOldestNonRemovableTransactionId(NULL);
+	gstore_table_key   *keys;
+	const int			count = gstore_list_tables(NULL, &keys);
 
-	gstore_forget_old_versions();
+	gstore->new_versions = 0;
+	for (int i = 0; i < count; i++)
+		GUARDED(gstore_forget_old_versions(keys[i], horizon));
+	pfree(keys);
+	gstore_forget_ended_copies(horizon);
 	failed = gstore->record_stale && !gstore_record_tables(failed ? DEBUG1 : LOG);
 }
 
@@ -526,6 +576,7 @@ gstore_worker_main(Datum argument)
 	BackgroundWorkerUnblockSignals();
 	/* To no database: it makes the process one that pg_stat_activity shows. */
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	SetConfigOption("lock_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE); /* of a catalog's */
 	before_shmem_exit(stop_at_exit, (Datum) 0);
 	gstore->worker_latch = MyLatch;
 	gstore->worker_pid = MyProcPid;
@@ -549,14 +600,14 @@ gstore_worker_main(Datum argument)
 				 errhint("The connection is tried again by itself; \"ready\" in gstore_fdw_keeper_info says "
 						 "whether it is there. Then load the tables that have no source.")));
 		}
-		forget_versions();
-		drop_stores();
-		trim_stores();
-		drop_copies();
-		gstore_reload_look();
-		gstore_autoanalyze_look();
-		end_tokens();
-		publish_report();
+		GUARDED(forget_versions());
+		GUARDED(drop_stores());
+		GUARDED(trim_stores());
+		GUARDED(drop_copies());
+		GUARDED(gstore_reload_look());
+		GUARDED(gstore_autoanalyze_look());
+		GUARDED(end_tokens());
+		GUARDED(publish_report());
 	}
 	forget_versions();
 	end_epoch();

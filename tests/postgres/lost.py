@@ -15,7 +15,7 @@ import time
 sys.dont_write_bytecode = True
 from cases import count, expect_usable, fill, group, main  # noqa: E402
 from executor_client import other_server  # noqa: E402
-from private import BUILD, START_S, Failed, expect, wait_until  # noqa: E402
+from private import BUILD, START_S, Failed, as_owner, expect, wait_until  # noqa: E402
 
 LOADER = "SELECT {} FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader' AND wait_event = 'PgSleep'"
 MAKE = "CREATE FOREIGN TABLE {} (id int) SERVER gstore_fdw OPTIONS (source '{}'); INSERT INTO {} VALUES (0)"
@@ -533,6 +533,50 @@ class Source:
             start = time.monotonic()  # the delay begins before recovery does
             server.kill_and_wait(pid)
         server.sql("DROP FOREIGN TABLE ft")
+
+    def worker_without_shared_memory_goes_on_and_tables_stay(self, server):
+        """What deletions need of it in the end is not there: they stay where they are meanwhile."""
+        revisions, said = "SELECT count(*) FROM gstore_fdw_chunk_info WHERE table_oid = '{}'::regclass", "could not resize shared memory segment"
+        server.sql("CREATE FOREIGN TABLE bits (x bool) SERVER gstore_fdw OPTIONS (format 'arrow'); INSERT INTO bits SELECT true FROM generate_series(1, 16000000)")
+        fill(server)
+        keeper, before = server.keeper_pid(), server.log().count(said)
+        subprocess.run(as_owner(["prlimit", f"--pid={keeper}", "--fsize=1048576:"]), check=True)
+        server.sql("DELETE FROM bits WHERE ctid = '(0,1)'")
+        server.wait_log(said, before)
+        server.sql("DELETE FROM ft WHERE id = 1")
+        server.wait_for(revisions.format("ft"), "1")
+        expect(server.sql("SELECT count(*) FROM bits"), "15999999", "rows of the table whose deletions have no memory")
+        time.sleep(3)
+        expect(server.log().count(said), before + 1, "lines in the log")
+        subprocess.run(as_owner(["prlimit", f"--pid={keeper}", "--fsize=unlimited:"]), check=True)
+        server.wait_for(revisions.format("bits"), "1")
+        expect(server.sql("SELECT count(*) FROM bits"), "15999999", "rows with memory")
+        expect(server.keeper_pid(), keeper, "the worker")
+        server.sql("DROP FOREIGN TABLE bits, ft")
+
+    def load_is_ended_by_no_role_but_the_owners(self, server):
+        """PostgreSQL takes the lock of CREATE TRIGGER before it looks at rights."""
+        server.sql("CREATE ROLE stranger LOGIN; CREATE ROLE owner LOGIN; GRANT CREATE ON SCHEMA public TO owner; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO owner")
+        server.sql("SET ROLE owner; " + MAKE.format("ft", "SELECT 1 FROM pg_sleep(5)", "ft"))
+        terminate(server)
+        server.wait_for(LOADER.format("count(*)"), "1")
+        pid = server.sql(LOADER.format("pid"))
+        stranger = server.session(database="dbname=postgres user=stranger")
+        stranger.begin("CREATE TRIGGER t BEFORE INSERT ON ft FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()")
+        server.wait_for(f"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {stranger.pid}", "t")
+        time.sleep(3)
+        expect(server.sql(LOADER.format("pid")), pid, "the load beside a stranger that waits")
+        server.wait_for("SELECT id FROM ft", "1")
+        expect(stranger.error(), "42501", "the stranger's trigger")
+        server.sql("ALTER FOREIGN TABLE ft OPTIONS (SET source 'SELECT 1 FROM pg_sleep(1000)')")
+        terminate(server)
+        server.wait_for(LOADER.format("count(*)"), "1")
+        owner = server.session(database="dbname=postgres user=owner")
+        owner.begin("DROP FOREIGN TABLE ft")
+        server.wait_for("SELECT to_regclass('ft') IS NULL")
+        owner.finish()
+        owner.close()
+        server.sql("DROP OWNED BY owner; DROP ROLE owner, stranger")
 
     def partitions_come_and_go_without_a_look_at_rows(self, server):
         """DETACH leaves a CHECK, by which ATTACH knows where the rows are: neither waits for a keeper that does not answer."""

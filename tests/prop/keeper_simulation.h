@@ -87,9 +87,9 @@ typedef struct object {
     uint64_t perhaps_bytes;           /* the process that asked for it left before the answer */
     bool shrinks;                     /* a process has asked for that, at some time */
     bool sealed, kept, creator_ended; /* creator_ended: it may have lost its name already */
-    bool homed, perhaps_kept;         /* its creator has addresses for it; it may not be kept, as that has none */
-    bool gone;                        /* as far as the model knows, nobody can reach it any more */
-    uint32_t openings;                /* those of processes not yet known to be gone */
+    bool homed, perhaps_kept; /* its creator has addresses for it; it may not be kept, as that has none */
+    bool gone;                /* as far as the model knows, nobody can reach it any more */
+    uint32_t openings;        /* those of processes not yet known to be gone */
     uint64_t writers; /* processes that the keeper may have fenced off from it: a bit each */
     uint32_t metadata_version, metadata_bytes;
     bool untracked;
