@@ -75,7 +75,11 @@ _PG_init(void)
 {
 	gstore_table_init(gstore_fdw_handler);
 	if (!process_shared_preload_libraries_in_progress)
-		return; /* CREATE FOREIGN TABLE works; using one says what is missing */
+	{
+		/* CREATE FOREIGN TABLE works; using one says what is missing. */
+		gstore_gpu_queries = false;
+		return;
+	}
 	gstore_settings_init();
 	gstore_worker_init();
 	hook_shared_memory();

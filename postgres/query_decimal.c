@@ -259,11 +259,14 @@ emit_rounded(gstore_emitter *e, Node *argument, int function, int digits, gstore
 static bool
 emit_rounded_to(gstore_emitter *e, List *args, int function, gstore_emitted *out)
 {
-	const Const *digits = lsecond(args);
+	const Const *constant = lsecond(args);
+	int32		 digits;
 
-	return IsA(digits, Const) && !digits->constisnull &&
-		abs(DatumGetInt32(digits->constvalue)) <= SCALE_DIGITS_MAX &&
-		emit_rounded(e, linitial(args), function, DatumGetInt32(digits->constvalue), out);
+	if (!IsA(constant, Const) || constant->constisnull)
+		return false;
+	digits = DatumGetInt32(constant->constvalue);
+	return digits >= -SCALE_DIGITS_MAX && digits <= SCALE_DIGITS_MAX &&
+		emit_rounded(e, linitial(args), function, digits, out);
 }
 
 /* numeric(p, s) of it. */

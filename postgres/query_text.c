@@ -603,6 +603,8 @@ emit_coalesced(gstore_emitter *e, const OpExpr *o, gstore_emitted *out)
 	RelabelType	 *cast = IsA(c, RelabelType) ? (RelabelType *) c : NULL;
 	ListCell	 *cell;
 
+	if (list_length(o->args) != 2) /* a prefix operator, which users may make of length() */
+		return false;
 	if (cast != NULL)
 		c = (CoalesceExpr *) cast->arg;
 	if (!IsA(c, CoalesceExpr) || !IsA(lsecond(o->args), Const) || !can_fold(o, lsecond(o->args)))

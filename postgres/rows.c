@@ -1,9 +1,12 @@
 /* Which rows a statement sees, and rows from batches; see scan.h. */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "storage/lock.h"
 #include "storage/predicate.h"
+#include "storage/proc.h"
 #include "utils/memutils.h"
 
 #include "postgres/deleted.h"
@@ -54,6 +57,39 @@ gstore_check_newest(Relation relation, Snapshot snapshot)
 	check_revision(&now, &seen);
 }
 
+/*
+ * What a transaction has changed is known to its backend alone: a statement of a function that runs in a parallel worker would not
+ * see it. The workers of a scan are told by their leader, and do not come here. While a worker lives its leader changes nothing.
+ */
+static void
+check_parallel(Relation relation)
+{
+	static Oid unchanged = InvalidOid;
+	LockData  *locks;
+	bool	   changed = false;
+
+	if (!IsParallelWorker() || unchanged == RelationGetRelid(relation))
+		return;
+	locks = GetLockStatusData();
+	for (int i = 0; i < locks->nelements; i++)
+	{
+		const LockInstanceData *l = &locks->locks[i];
+
+		changed |= l->locktag.locktag_type == LOCKTAG_RELATION &&
+			l->locktag.locktag_field1 == MyDatabaseId &&
+			l->locktag.locktag_field2 == RelationGetRelid(relation) &&
+			l->leaderPid == MyProc->lockGroupLeader->pid &&
+			l->holdMask >= LOCKBIT_ON(ShareUpdateExclusiveLock);
+	}
+	if (changed)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("foreign table \"%s\" cannot be read in a parallel worker after the transaction has changed it",
+						RelationGetRelationName(relation)),
+				 errhint("Declare the function that reads it PARALLEL RESTRICTED.")));
+	unchanged = RelationGetRelid(relation);
+}
+
 int
 gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked, bool all,
 				   gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX])
@@ -65,6 +101,7 @@ gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked, bool all,
 	int				count = 0;
 
 	gstore_check_access();
+	check_parallel(relation);
 	if (locked && !replaced)
 		refresh_view_for_writer(relation, snapshot, &view);
 	else
@@ -112,6 +149,7 @@ gstore_note_read(Relation relation, Snapshot snapshot)
 
 	if (!CheckForSerializableConflictOutNeeded(relation, snapshot))
 		return;
+	gstore_check_loaded();
 	PredicateLockRelation(relation, snapshot);
 	count = gstore_newer_versions(RelationGetRelid(relation), snapshot, &xids);
 	for (int i = 0; i < count; i++)

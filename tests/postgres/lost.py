@@ -199,6 +199,10 @@ class Lost:
         restart(server, keeper=False)
         for text in ("SELECT * FROM ft", "SELECT gstore_fdw_nitems('ft')", "SELECT gstore_export('ft')", "INSERT INTO ft VALUES (1)", "ANALYZE ft"):
             expect(server.error(text), "55000", "SQLSTATE: " + text)
+        for text in ("SELECT count(*) FROM ft", "SELECT * FROM ft WHERE id = 1", "SELECT * FROM ft ORDER BY id LIMIT 1", "SELECT count(*) FROM ft a JOIN ft b USING (id)", "DELETE FROM ft WHERE id = 1"):
+            server.sql("EXPLAIN " + text)
+            expect(server.error(text), "55000", "SQLSTATE: " + text)
+            expect(server.error("BEGIN ISOLATION LEVEL SERIALIZABLE; " + text), "55000", "SQLSTATE of SERIALIZABLE: " + text)
         server.sql("EXPLAIN SELECT * FROM ft; SELECT gstore_fdw_format('ft'); DROP FOREIGN TABLE ft")
         settings.write_text(before)
         restart(server)

@@ -163,6 +163,10 @@ DELETE FROM xg WHERE v = 'name 2';
 DELETE FROM xa WHERE v = 'name 2';
 DELETE FROM xh WHERE v = 'name 2';
 SELECT same('SELECT k, count(*), sum(length(t)) FROM q GROUP BY k'), same('SELECT id, t FROM q WHERE k = 100 AND t <> ''x''');
+-- An operator of a user's, of one argument.
+CREATE OPERATOR @# (RIGHTARG = text, FUNCTION = length);
+SELECT same('SELECT count(*) FROM q WHERE @# coalesce(t, ''x'') > 3'), same('SELECT count(*) FROM q WHERE @# v > 6');
+DROP OPERATOR @# (NONE, text);
 DROP FOREIGN TABLE xg, xa;
 DROP TABLE xh;
 DROP DOMAIN x_name;

@@ -305,6 +305,24 @@ COMMIT;
 DO $$ BEGIN FOR n IN 3 .. 13 LOOP INSERT INTO x SELECT id + (1 << n), t FROM x; END LOOP; END $$;
 SELECT count(*), count(DISTINCT id), min(id), max(id), count(t) FROM x;
 
+-- A function in a parallel worker, which does not know what its transaction has changed.
+CREATE FUNCTION in_worker(n int) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT count(*) FROM x WHERE id = n AND t <> '' $$;
+SELECT set_config(CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'debug_parallel_query' ELSE 'force_parallel_mode' END, 'on', false) AS forced;
+SELECT in_worker(1);
+BEGIN;
+INSERT INTO y SELECT * FROM x WHERE id = 1;
+SELECT in_worker(1);
+SAVEPOINT s;
+INSERT INTO x SELECT * FROM x WHERE id = 1;
+\set VERBOSITY terse
+SELECT in_worker(1);
+\set VERBOSITY default
+ROLLBACK TO s;
+SELECT in_worker(1);
+ROLLBACK;
+SELECT set_config(CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'debug_parallel_query' ELSE 'force_parallel_mode' END, 'off', false) AS forced;
+DROP FUNCTION in_worker;
+
 DROP FUNCTION ids, steps;
 DROP PROCEDURE commits;
 DROP FOREIGN TABLE x, y;
