@@ -67,7 +67,11 @@ class _Held:
 
     def __init__(self, hold: _gvmem.Hold, lend: Callable[[_gvmem.Hold], Any]):
         self._hold = hold
-        self._lent = lend(hold)
+        try:
+            self._lent = lend(hold)
+        except BaseException:  # which may live long, and with it the frames that have the lease
+            hold.end(None)
+            raise
 
     def __enter__(self) -> Any:
         if self._hold.ended:

@@ -77,7 +77,7 @@ class Object:
                cpu: bool, stream: Any) -> Lease:
         name, wanted, kept, asked = element(dtype), dimensions(shape), kept_stream(stream), hint_number(hint)
         flags, thread = (_gvmem.ACQUIRE_CPU if cpu else 0), threading.get_ident()
-        hold = run_with_lease(self._handle, mode, timeout,
+        hold = run_with_lease(lambda waiting: self._handle.own_conflict(mode, flags, waiting), timeout,
                               lambda ms: self._handle.acquire(mode, asked, flags, ms, kept, thread), hint == "hot")
         return Lease(hold, lambda hold: hold.array(0, offset, name, wanted))
 
@@ -85,7 +85,8 @@ class Object:
 
     def copy_in(self, data: Any, offset: int = 0, *, timeout: Optional[float] = None) -> None:
         """Copies what has a buffer (bytes, an array of NumPy) into the object, under a lease of its own."""
-        run_with_lease(self._handle, _gvmem.LEASE_WRITE, timeout, lambda ms: self._handle.copy_in(offset, data, ms))
+        run_with_lease(lambda thread: self._handle.own_conflict(_gvmem.LEASE_WRITE, 0, thread), timeout,
+                       lambda ms: self._handle.copy_in(offset, data, ms))
 
     def copy_out(self, size: Optional[int] = None, offset: int = 0, *, into: Any = None,
                  timeout: Optional[float] = None) -> Any:
@@ -94,7 +95,8 @@ class Object:
             if offset < 0 or (size is not None and size < 0):
                 raise ValueError(f"offset={offset}, size={size} is no range: neither is negative")
             into = bytearray(max(0, self.size - offset) if size is None else size)
-        run_with_lease(self._handle, _gvmem.LEASE_READ, timeout, lambda ms: self._handle.copy_out(into, size, offset, ms))
+        run_with_lease(lambda thread: self._handle.own_conflict(_gvmem.LEASE_READ, 0, thread), timeout,
+                       lambda ms: self._handle.copy_out(into, size, offset, ms))
         return into
 
     # ---- changing it

@@ -76,7 +76,7 @@ class SavedRegion:
 
     def _acquire(self, timeout: Optional[float]) -> _gvmem.Hold:
         thread, handle = threading.get_ident(), self._object._handle
-        lease: _gvmem.Hold = run_with_lease(handle, _gvmem.LEASE_WRITE, timeout,
+        lease: _gvmem.Hold = run_with_lease(lambda waiting: handle.own_conflict(_gvmem.LEASE_WRITE, 0, waiting), timeout,
                                             lambda ms: handle.acquire(_gvmem.LEASE_WRITE, _gvmem.HINT_HOT, 0, ms, None, thread), True)
         return lease
 

@@ -8,7 +8,7 @@ from typing import Any, Mapping, Optional
 from . import _gvmem
 from ._array import _Held, kept_stream
 from ._keeper import Info, hint_number
-from ._wait import milliseconds, run
+from ._wait import milliseconds, run, run_with_lease
 
 _BYTES = "|u1"
 _ARROW = {"e": "<f2", "s": "<i2", "i": "<i4", "l": "<i8", "I": "<u4", "f": "<f4", "g": "<f8", "tdD": "<i4", "ttu": "<i8", "tsu:": "<i8",
@@ -154,7 +154,12 @@ class Table:
         return self.rows
 
     def __getitem__(self, name: str) -> Column:
-        return Column(self._acquire((name,), None, None, False, None), 0, self.rows, self.columns[name])
+        hold = self._acquire((name,), None, None, False, None)
+        try:
+            return Column(hold, 0, self.rows, self.columns[name])
+        except BaseException:
+            hold.end(None)
+            raise
 
     def __contains__(self, name: object) -> bool:
         return name in self.columns
@@ -163,13 +168,20 @@ class Table:
 
     def _acquire(self, names: tuple[str, ...], timeout: Optional[float], hint: Optional[str], cpu: bool,
                  stream: Any) -> _gvmem.Hold:
-        places = tuple(self._places[name] for name in names)
-        return run(self._table.acquire, places, hint_number(hint), _gvmem.ACQUIRE_CPU if cpu else 0, milliseconds(timeout),
-                   kept_stream(stream), threading.get_ident())
+        places, asked, kept = tuple(self._places[name] for name in names), hint_number(hint), kept_stream(stream)
+        flags, thread = (_gvmem.ACQUIRE_CPU if cpu else 0), threading.get_ident()
+
+        def acquire(timeout_ms: int) -> _gvmem.Hold:
+            return self._table.acquire(places, asked, flags, timeout_ms, kept, thread)
+
+        if not cpu:
+            return run(acquire, milliseconds(timeout))
+        run(self._table.open, places)
+        return run_with_lease(lambda waiting: self._table.own_conflict(places, flags, waiting), timeout, acquire)
 
     def read(self, *names: str, timeout: Optional[float] = None, hint: Optional[str] = None, cpu: bool = False,
              stream: Any = None) -> TableLease:
-        """A lease on columns, all of them if none is named. The arguments are those of Object.read()."""
+        """A lease on columns, all of them if none is named. The other arguments are those of Object.read()."""
         wanted = names or tuple(self.columns)
         hold = self._acquire(wanted, timeout, hint, cpu, stream)
         return TableLease(hold, lambda hold: MappingProxyType(

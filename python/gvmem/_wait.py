@@ -65,25 +65,25 @@ def milliseconds(timeout: Optional[float]) -> int:
     return _gvmem.FOREVER if timeout == math.inf else math.ceil(min(timeout * 1000, _MS_MAX))
 
 
-def run_with_lease(handle: Any, mode: int, timeout: Optional[float], call: Callable[[int], Any], moving: bool = False) -> Any:
-    """call(timeout_ms), which takes a lease on the handle's object: at once if it can be had, or else waiting.
+def run_with_lease(find_conflict: Callable[[int], str], timeout: Optional[float], call: Callable[[int], Any], moving: bool = False) -> Any:
+    """call(timeout_ms), which takes a lease: at once if it can be had, or else waiting.
 
-    Without a time-out it does not wait for what only its caller can end. moving: what is on the host comes in first, for which
-    a lease that is had at once does not wait.
+    Without a time-out it does not wait for what only its caller can end: find_conflict(thread) says what that is, or "".
+    moving: what is on the host comes in first, for which a lease that is had at once does not wait.
     """
     whole = milliseconds(timeout)
     deadline = time.monotonic() + (whole / 1000)
-    if not moving or whole == 0 or handle.own_conflict(mode, threading.get_ident()):
+    thread = threading.get_ident()
+    if not moving or whole == 0 or find_conflict(thread):
         try:
             return call(0)
         except TimeoutError:
             if whole == 0:
                 raise
     if whole == _gvmem.FOREVER:
-        thread = threading.get_ident()
-        if handle.own_conflict(mode, thread):
+        if find_conflict(thread):
             gc.collect()  # what is left may be garbage
-            conflict = handle.own_conflict(mode, thread)
+            conflict = find_conflict(thread)
             if conflict:
                 raise BufferError(f"this lease would never be granted: {conflict}")
     else:

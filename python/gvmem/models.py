@@ -201,8 +201,9 @@ class Model(Mapping[str, Any]):
 
     def _acquire(self, timeout: Optional[float]) -> _gvmem.Hold:
         thread = threading.get_ident()
-        lease: _gvmem.Hold = run_with_lease(self._object._handle, _gvmem.LEASE_READ, timeout,
-                              lambda ms: self._object._handle.acquire(_gvmem.LEASE_READ, self._hint, 0, ms, None, thread), True)
+        handle = self._object._handle
+        lease: _gvmem.Hold = run_with_lease(lambda waiting: handle.own_conflict(_gvmem.LEASE_READ, 0, waiting), timeout,
+                                            lambda ms: handle.acquire(_gvmem.LEASE_READ, self._hint, 0, ms, None, thread), True)
         return lease
 
     def _begin_locked(self) -> None:

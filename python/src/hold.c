@@ -45,6 +45,22 @@ void hold_acquired(hold *h, uint32_t mode, uint32_t flags, stream_argument strea
     set_stream(&h->stream, stream);
 }
 
+bool hold_conflicts(const hold *h, uint32_t mode, uint32_t flags, unsigned long thread)
+{
+    const bool for_cpu = (flags & GVM_ACQUIRE_CPU) !=
+                         0; /* it waits until nobody uses the chunks on the device */
+
+    return !h->released && h->thread == thread &&
+           (mode == GVM_LEASE_WRITE || h->mode == GVM_LEASE_WRITE || (for_cpu && !h->cpu));
+}
+
+PyObject *hold_conflict_text(const hold *h)
+{
+    return PyUnicode_FromString(h == NULL  ? ""
+                                : h->ended ? "what was made of an earlier lease is still in use"
+                                           : "this thread has a lease itself");
+}
+
 /* Gives it back, once work that uses it is over. */
 static gvm_status release_waiting(hold *h)
 {

@@ -224,7 +224,10 @@ PyObject *stream_copy(PyObject *module, PyObject *arguments);
 /* hold.c */
 hold *hold_new(handle *owner, uint32_t regions_count, unsigned long thread);
 void hold_acquired(hold *h, uint32_t mode, uint32_t flags, stream_argument stream);
-bool hold_check_live(const hold *h); /* false, and BufferError: it has ended */
+/* Would the thread wait for the lease, which it alone can end, if it took another one of that mode on the same memory? */
+bool hold_conflicts(const hold *h, uint32_t mode, uint32_t flags, unsigned long thread);
+PyObject *hold_conflict_text(const hold *h); /* why; "" of NULL */
+bool hold_check_live(const hold *h);         /* false, and BufferError: it has ended */
 void hold_export(hold *h);
 void hold_unexport(hold *h);
 void hold_unexport_outside(hold *h);

@@ -214,19 +214,14 @@ static PyObject *find_own_conflict(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
     unsigned long thread;
-    uint32_t mode;
+    uint32_t mode, flags;
 
-    if (!PyArg_ParseTuple(arguments, "O&k", get_u32, &mode, &thread))
+    if (!PyArg_ParseTuple(arguments, "O&O&k", get_u32, &mode, get_u32, &flags, &thread))
         return NULL;
-    for (const hold *lease = h->holds; lease != NULL; lease = lease->next) {
-        if (lease->released || (mode == GVM_LEASE_READ && lease->mode == GVM_LEASE_READ))
-            continue;
-        if (lease->ended)
-            return PyUnicode_FromString("what was made of an earlier lease is still in use");
-        if (lease->thread == thread)
-            return PyUnicode_FromString("this thread has a lease itself");
-    }
-    return PyUnicode_FromString("");
+    for (const hold *lease = h->holds; lease != NULL; lease = lease->next)
+        if (hold_conflicts(lease, mode, flags, thread))
+            return hold_conflict_text(lease);
+    return hold_conflict_text(NULL);
 }
 
 PyMethodDef object_methods[] = {
@@ -245,7 +240,7 @@ PyMethodDef object_methods[] = {
      "view(address, size, whether arrays are to be written, what to keep): a Hold without a lease"},
     {"copy_in", copy_in, METH_VARARGS, "copy_in(offset, bytes, timeout_ms)"},
     {"copy_out", copy_out, METH_VARARGS, "copy_out(buffer, size or None, offset, timeout_ms)"},
-    {"own_conflict", find_own_conflict, METH_VARARGS, "own_conflict(mode, thread): text"},
+    {"own_conflict", find_own_conflict, METH_VARARGS, "own_conflict(mode, flags, thread): text"},
     {"close", handle_close, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -209,12 +209,43 @@ fail_indexes:
     return NULL;
 }
 
+static bool lends_any(const hold *lease, const uint32_t *indexes, uint32_t count)
+{
+    for (uint32_t i = 0; i < lease->count; i++)
+        for (uint32_t k = 0; k < count; k++)
+            if (lease->data[i].column == indexes[k])
+                return true;
+    return false;
+}
+
+/* As that of an object, of a lease on any of the columns. */
+static PyObject *find_own_conflict(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    const hold *conflict = NULL;
+    uint32_t *indexes, count, flags;
+    unsigned long thread;
+    PyObject *tuple;
+
+    if (!PyArg_ParseTuple(arguments, "OO&k", &tuple, get_u32, &flags, &thread))
+        return NULL;
+    indexes = get_indexes(tuple, &count);
+    if (indexes == NULL)
+        return NULL;
+    for (const hold *lease = h->holds; lease != NULL && conflict == NULL; lease = lease->next)
+        if (hold_conflicts(lease, GVM_LEASE_READ, flags, thread) && lends_any(lease, indexes, count))
+            conflict = lease;
+    PyMem_Free(indexes);
+    return hold_conflict_text(conflict);
+}
+
 PyMethodDef table_methods[] = {
     {"info", get_info, METH_NOARGS, NULL},
     {"column", get_column, METH_VARARGS, "column(index)"},
     {"open", open_columns, METH_VARARGS, "open(indexes)"},
     {"acquire", acquire, METH_VARARGS,
      "acquire(indexes, hint, flags, timeout_ms, stream or None, thread): a Hold"},
+    {"own_conflict", find_own_conflict, METH_VARARGS, "own_conflict(indexes, flags, thread): text"},
     {"close", handle_close, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -80,6 +80,16 @@ def test_offset_beyond_or_not_aligned_is_refused(obj, dtype, offset):
         obj.read(dtype, 1, offset=offset)
 
 
+@pytest.mark.parametrize("name", ["read", "write"])
+def test_array_that_cannot_be_made_has_no_lease_while_its_exception_lives(obj, name):
+    with pytest.raises(ValueError) as raised:
+        getattr(obj, name)("u2", MIB + 1)
+    info = obj.info()
+    assert (info.read_leases, info.write_leases) == (0, 0)
+    obj.write().release()
+    del raised
+
+
 def test_lease_lends_several_arrays(obj):
     lease = obj.write()
     with lease:

@@ -130,6 +130,37 @@ def test_lease_of_the_same_thread_is_an_error(obj):
             obj.copy_out(1)
 
 
+def test_lease_for_the_cpu_beside_one_of_the_same_thread_is_an_error(obj):
+    with obj.read():
+        with pytest.raises(BufferError, match="this thread"):
+            obj.read(cpu=True)
+        with pytest.raises(TimeoutError):
+            obj.read(cpu=True, timeout=0.05)
+    with obj.read(cpu=True), obj.read(cpu=True), obj.read():  # on the host, where nobody is in the way
+        assert leases(obj) == (3, 0)
+
+
+def test_consumer_that_another_thread_has_left_is_waited_for(obj):
+    left, done = [], []
+
+    def leave():
+        with obj.read() as a:
+            left.append(numpy.asarray(a))
+
+    def drop():
+        time.sleep(0.2)
+        done.append(left.clear())
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    thread.join()
+    thread = threading.Thread(target=drop)
+    thread.start()
+    obj.write().release()
+    assert done == [None]
+    thread.join()
+
+
 def test_lease_of_another_thread_is_waited_for(obj):
     taken, done = threading.Event(), []
 

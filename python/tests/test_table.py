@@ -68,6 +68,15 @@ def test_column_consumed_keeps_the_lease(token):
         assert lease.released
 
 
+def test_lease_for_the_cpu_beside_one_of_the_same_thread_is_an_error(token):
+    with gvmem.Table(token) as table:
+        column = table["id"]
+        with pytest.raises(BufferError, match="this thread"):
+            table.read("id", cpu=True)
+        del column
+        table.read("id", cpu=True).release()
+
+
 def test_table_refuses_nonsense(token):
     for wrong in ("", "gstore1:nonsense", "x" * 5000, token[:-3]):
         with pytest.raises(gvmem.Error):
