@@ -30,6 +30,7 @@ typedef struct gstore_load_rows
 	coercion	   *coercions;
 	int				coercion_count;
 	gstore_view		scratch; /* of the segment */
+	dsa_pointer		store;	 /* in which that is */
 } gstore_load_rows;
 
 static void
@@ -69,7 +70,7 @@ begin_rows(gstore_loading *load)
 	MemoryContextSwitchTo(load->context);
 	rows->scratch = (gstore_view){.arrow = true,
 								  .column_count = RelationGetDescr(load->relation)->natts};
-	(void) gstore_make_scratch(load->pending, true, &rows->scratch.name);
+	rows->store = gstore_make_scratch(load->pending, true, &rows->scratch.name);
 	MemoryContextSwitchTo(old);
 	return rows;
 }
@@ -132,5 +133,6 @@ gstore_load_rows_end(gstore_loading *load)
 		return;
 	ExecDropSingleTupleTableSlot(load->rows->slot);
 	FreeExecutorState(load->rows->estate);
+	gstore_pending_release_store(load->pending, load->rows->store);
 	load->rows = NULL;
 }

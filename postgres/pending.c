@@ -215,6 +215,30 @@ gstore_make_scratch(gstore_pending *p, bool arrow, gstore_store_name *name)
 	return store;
 }
 
+static bool
+needs_store(const gstore_pending *p, dsa_pointer store)
+{
+	bool needs = p->state.store == store;
+
+	for (const save *s = p->saves; s != NULL; s = s->outer)
+		needs |= s->state.store == store;
+	return needs;
+}
+
+void
+gstore_pending_release_store(gstore_pending *p, dsa_pointer store)
+{
+	if (!DsaPointerIsValid(store) || needs_store(p, store))
+		return;
+	for (int i = 0; i < p->store_count; i++)
+		if (p->stores[i] == store)
+		{
+			p->stores[i] = p->stores[--p->store_count];
+			gstore_release_store(store);
+			return;
+		}
+}
+
 bool
 gstore_pending_has_made(const gstore_pending *p, dsa_pointer store)
 {
@@ -394,14 +418,15 @@ gstore_count_changes(gstore_pending *p, uint64 rows)
 void
 gstore_truncate(gstore_pending *p)
 {
+	const dsa_pointer before = p->state.store;
+
 	save_state(p);
 	if (p->versioned) /* dropped at the commit, by ON COMMIT DROP of a temporary parent */
 	{
 		gstore_remove_version(p->relation, GetTopTransactionIdIfAny());
 		p->versioned = false;
 	}
-	if (p->writer != NULL)
-		gstore_writer_forget(p->writer);
+	gstore_pending_end_writer(p);
 	p->state.empty = true;
 	p->state.lost = false;
 	p->state.store = InvalidDsaPointer;
@@ -413,6 +438,7 @@ gstore_truncate(gstore_pending *p)
 	p->first_deletion = p->deletion_count;
 	if (p->deleted != NULL)
 		gstore_rowset_clear(p->deleted);
+	gstore_pending_release_store(p, before);
 }
 
 /* ---- what a scan of the same transaction sees */

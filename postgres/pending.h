@@ -35,8 +35,10 @@ extern bool gstore_was_deleted_within(const gstore_pending *pending, uint64 row,
 /* One more row was inserted, updated or deleted by a statement: what ANALYZE is to know of. */
 extern void gstore_count_change(gstore_pending *pending);
 extern void gstore_count_changes(gstore_pending *pending, uint64 rows);
-/* A further store, for the caller's own use until the transaction ends: its memory goes then. arrow: its format. */
+/* A further store, for the caller's own use until the transaction ends, or until it is released. arrow: its format. */
 extern dsa_pointer gstore_make_scratch(gstore_pending *pending, bool arrow, gstore_store_name *name);
+/* Its memory goes, if the transaction has made it and has no other use for it. No write to it is under way. */
+extern void gstore_pending_release_store(gstore_pending *pending, dsa_pointer store);
 /* Whether the store is one that this transaction has made. */
 extern bool gstore_pending_has_made(const gstore_pending *pending, dsa_pointer store);
 extern void gstore_truncate(gstore_pending *pending);

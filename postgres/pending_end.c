@@ -167,7 +167,8 @@ undo_deletions(gstore_pending *p, const save *s)
 static void
 restore_saved_state(gstore_pending *p)
 {
-	save *s = p->saves;
+	const dsa_pointer undone = p->state.store;
+	save			 *s = p->saves;
 
 	undo_deletions(p, s);
 	if (p->state.store != s->state.store)
@@ -189,6 +190,17 @@ restore_saved_state(gstore_pending *p)
 	p->changes = s->changes;
 	p->describe = true; /* columns that were added since are to be added again */
 	p->saves = s->outer;
+	gstore_pending_release_store(p, undone);
+}
+
+/* The state at the begin of a subtransaction that is part of an outer one, which has its own. */
+static void
+drop_saved_state(gstore_pending *p)
+{
+	const dsa_pointer saved = p->saves->state.store;
+
+	p->saves = p->saves->outer;
+	gstore_pending_release_store(p, saved);
 }
 
 /*
@@ -235,7 +247,7 @@ pending_subxact_callback(SubXactEvent event, SubTransactionId mine, SubTransacti
 			else if (event != SUBXACT_EVENT_COMMIT_SUB)
 				break;
 			else if (p->saves->outer != NULL && p->saves->outer->level >= level - 1)
-				p->saves = p->saves->outer;
+				drop_saved_state(p);
 			else
 			{
 				p->saves->level = level - 1;

@@ -174,6 +174,21 @@ class Growth:
             most = need + need // 8 + 2 * (2 << 20) + (32 << 20 if need >= 256 << 20 else 2 << 20)
             server.wait_for(f"SELECT sum(device_resident) BETWEEN {need} AND {most} FROM gstore_fdw_keeper_info", "t")
 
+    def stores_that_a_transaction_has_replaced_go_before_its_end(self, server):
+        fill(server, 0)
+        for statement in (
+            f"TRUNCATE ft; {self.ROWS.format(4000)}",
+            f"BEGIN TRUNCATE ft; {self.ROWS.format(4000)}; EXCEPTION WHEN division_by_zero THEN NULL; END",
+            f"BEGIN TRUNCATE ft; {self.ROWS.format(4000)}; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN NULL; END",
+        ):
+            session = server.session()
+            session.sql(f"BEGIN; {self.ROWS.format(10)}; DO $$ BEGIN FOR n IN 1 .. 10 LOOP {statement}; END LOOP; END $$")
+            server.wait_for(f"SELECT sum(device_resident) < {110 << 20} FROM gstore_fdw_keeper_info")  # of the state before and of the last one
+            expect(session.sql("SELECT count(*) >= 10, count(*) = count(t) FROM ft"), "t|t", "rows")
+            session.sql("ROLLBACK")
+            session.close()
+        expect(count(server), 0, "rows")
+
     def column_of_an_undone_load_has_small_chunks_again(self, server):
         fill(server, 0)
         server.sql("TRUNCATE ft; INSERT INTO ft VALUES (1, 'one')")
