@@ -415,8 +415,8 @@ gstore_count_changes(gstore_pending *p, uint64 rows)
 	p->changes += rows;
 }
 
-void
-gstore_truncate(gstore_pending *p)
+dsa_pointer
+gstore_replace(gstore_pending *p)
 {
 	const dsa_pointer before = p->state.store;
 
@@ -438,7 +438,13 @@ gstore_truncate(gstore_pending *p)
 	p->first_deletion = p->deletion_count;
 	if (p->deleted != NULL)
 		gstore_rowset_clear(p->deleted);
-	gstore_pending_release_store(p, before);
+	return before;
+}
+
+void
+gstore_truncate(gstore_pending *p)
+{
+	gstore_pending_release_store(p, gstore_replace(p));
 }
 
 /* ---- what a scan of the same transaction sees */

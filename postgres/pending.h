@@ -42,6 +42,8 @@ extern void gstore_pending_release_store(gstore_pending *pending, dsa_pointer st
 /* Whether the store is one that this transaction has made. */
 extern bool gstore_pending_has_made(const gstore_pending *pending, dsa_pointer store);
 extern void gstore_truncate(gstore_pending *pending);
+/* The same, of rows that the caller still reads. Returns the store that has them, to be released then. */
+extern dsa_pointer gstore_replace(gstore_pending *pending);
 
 /* Everything as it is with the changes. */
 extern const gstore_view *gstore_pending_state(const gstore_pending *pending);

@@ -29,14 +29,16 @@ rewrite_without_deleted(Relation relation, gstore_pending *p)
 	gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
 	const int		 count = gstore_choose_rows(relation, NULL, false, false, row_ranges);
 	gstore_walk		*walk = gstore_walk_begin(relation, row_ranges, count);
+	dsa_pointer		 before;
 
 	gstore_progress_begin(GSTORE_COMPACTING, p->relation, walk);
 	p->left_memory = true;
-	gstore_truncate(p);
+	before = gstore_replace(p);
 	while (gstore_walk_next(walk, slot))
 		gstore_insert(p, slot);
 	gstore_progress_end(walk);
 	gstore_walk_end(walk);
+	gstore_pending_release_store(p, before);
 	ExecDropSingleTupleTableSlot(slot);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(scratch);

@@ -192,6 +192,7 @@ gstore_rework(Relation relation, const gstore_rules *rules)
 	const int		 row_range_count = gstore_choose_rows(relation, NULL, false, false, row_ranges);
 	gstore_walk		*walk = gstore_walk_begin(relation, row_ranges, row_range_count);
 	gstore_pending	*pending = NULL;
+	dsa_pointer		 before = InvalidDsaPointer;
 	uint64			 checked = 0;
 	gstore_default	*defaults;
 	const int		 count = gstore_prepare_defaults(relation, rules->added, estate, &defaults);
@@ -201,7 +202,7 @@ gstore_rework(Relation relation, const gstore_rules *rules)
 	if (count > 0)
 	{
 		pending = gstore_pending_begin(relation);
-		gstore_truncate(pending);
+		before = gstore_replace(pending);
 	}
 	slot->tts_tableOid = RelationGetRelid(relation); /* conditions and defaults may use it */
 	gstore_progress_begin(GSTORE_ALTERING, RelationGetRelid(relation), walk);
@@ -218,6 +219,8 @@ gstore_rework(Relation relation, const gstore_rules *rules)
 	}
 	gstore_progress_end(walk);
 	gstore_walk_end(walk);
+	if (pending != NULL)
+		gstore_pending_release_store(pending, before);
 	ExecDropSingleTupleTableSlot(slot);
 	MemoryContextSwitchTo(old);
 	FreeExecutorState(estate);
