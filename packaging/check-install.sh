@@ -68,11 +68,13 @@ while [ "$i" -lt "$lines" ]; do
 done
 
 check 'there is the user gvmem' script 'getent passwd gvmem && [ "$(id -u gvmem)" -lt 1000 ]'
-check 'programs and libraries find what they link' script '! ldd /usr/bin/gvmem* /usr/lib/postgresql/15/lib/gstore-executor /usr/lib/*/libgvmem*.so /usr/lib/postgresql/15/lib/gstore_fdw.so | grep "not found"'
+check 'programs and libraries find what they link' script 'cd /usr/lib/postgresql/15/lib
+! ldd /usr/bin/gvmem* /usr/lib/*/libgvmem*.so ./gstore-executor ./gstore_fdw.so ./plcuda.so plcuda/gstore-gpu-worker | grep "not found"'
 check 'the software GPU is libcuda.so.1 in a folder of its own' script \
     'readlink -e /usr/lib/*/gvmem-softgpu/libcuda.so.1 | grep libgvmem-softgpu.so && ! ldconfig -p | grep -F gvmem-softgpu/'
-check 'no run path, and none links the software GPU' script '! readelf -d /usr/bin/gvmem /usr/bin/gvmem-keeper /usr/lib/postgresql/15/lib/gstore-executor /usr/lib/*/libgvmem*.so \
-    /usr/lib/postgresql/15/lib/gstore_fdw.so | grep -E "R(UN)?PATH|NEEDED.*softgpu"'
+check 'no run path, and none links the software GPU' script 'cd /usr/lib/postgresql/15/lib
+! readelf -d /usr/bin/gvmem /usr/bin/gvmem-keeper /usr/lib/*/libgvmem*.so gstore-executor gstore_fdw.so plcuda.so \
+    plcuda/gstore-gpu-worker | grep -E "R(UN)?PATH|NEEDED.*softgpu"'
 kernels=$(inside gvmem info 2>/dev/null | sed -n 's/^kernels for real GPUs: //p')
 echo "# kernels for real GPUs: $kernels"
 case $(inside dpkg-query -W -f '${Version}' gvmem-tools) in
@@ -141,11 +143,16 @@ check 'an ordinary role' sql postgres 'CREATE ROLE stranger LOGIN' 'GRANT CREATE
 check 'it creates, fills and reads a table' sql stranger "CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw" \
     "INSERT INTO ft SELECT i, 'row ' || i FROM generate_series(1, 10000) i" 'UPDATE ft SET id = -id WHERE id = 17' \
     "DO \$\$ BEGIN IF (SELECT (count(*), sum(id), max(t)) FROM ft) IS DISTINCT FROM (10000::bigint, 50004966::bigint, 'row 9999'::text) THEN RAISE 'rows'; END IF; END \$\$"
+# With these costs the planner takes the GPU, also the software GPU.
+check 'its query runs on the GPU, in the executor' sql stranger 'SET gstore_fdw.gpu_startup_cost = 0' 'SET gstore_fdw.gpu_instruction_cost = 0' \
+    'SELECT id, t FROM ft WHERE id > 9990' \
+    "DO \$\$ BEGIN IF (SELECT queries > 0 FROM gstore_fdw_queries WHERE kind = 'filter') IS NOT TRUE THEN RAISE '%', (SELECT q FROM gstore_fdw_queries q WHERE kind = 'filter'); END IF; END \$\$"
 check 'gvmem table shows it, by a token' script "token=\$(runuser -u postgres -- psql -X -At -p 5999 -U stranger -d postgres -c \"SELECT gstore_export('ft')\")
 runuser -u postgres -- gvmem table -n 3 \$token"
 check 'a function in CUDA C runs' script "cd /usr/share/doc/postgresql-15-gstore-fdw/examples
 runuser -u postgres -- psql -X -q -v ON_ERROR_STOP=1 -p 5999 -d postgres -c 'CREATE EXTENSION plcuda' -f text_search.sql
 [ \"\$(runuser -u postgres -- psql -X -At -p 5999 -d postgres -c \"SELECT count(*) FROM text_search('ft', 'id', 't', 'row 99%')\")\" = 111 ]"
+check 'CREATE EXTENSION of the others' sql postgres 'CREATE EXTENSION gstore_fdw_bit' 'CREATE EXTENSION pg_strom'
 check 'gstore_fdw has the path of the executor of queries' script 'strings -a /usr/lib/postgresql/15/lib/gstore_fdw.so | grep -qx /usr/lib/postgresql/15/lib/gstore-executor'
 check 'the cluster stops' script 'pg_dropcluster --stop 15 gpu'
 

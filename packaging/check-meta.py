@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks META.json against what PGXN asks for. usage: check-meta.py FOLDER, in which the file is
+"""Checks META.json against what PGXN asks for, and the extensions that it names against postgres/**/*.control.
+usage: check-meta.py FOLDER, in which the file and postgres/ are
 
 Each finding is a line; exits 1 if there are any."""
 import json
@@ -31,5 +32,16 @@ for name, extension in meta.get("provides", {}).items():
     for key in "file", "docfile":
         if key in extension and not (folder / extension[key]).is_file():
             findings.append(f"META.json: {name}: there is no {extension[key]}")
+controls = {path.stem: path.read_text() for path in (folder / "postgres").rglob("*.control")}
+if not controls:
+    findings.append(f"{folder}/postgres has no *.control")
+for name in sorted(controls.keys() - meta.get("provides", {}).keys()):
+    findings.append(f"META.json: provides has no {name}")
+for name, extension in meta.get("provides", {}).items():
+    version = re.search(r"^default_version = '(.*)'", controls.get(name, ""), re.M)
+    if not version:
+        findings.append(f"META.json: {name} has no file {name}.control with a default_version")
+    elif extension.get("version") != f"{version[1]}.0":
+        findings.append(f"META.json: version of {name} is {extension.get('version')}, and in {name}.control {version[1]}")
 print("\n".join(findings), end="\n" if findings else "")
 sys.exit(bool(findings))

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes a wheel of the package gvmem, in BUILD-FOLDER/wheel, of a library that was built there: usage: wheel.py [BUILD-FOLDER]
 
-It holds the extension module, for every CPython from 3.11 on, with the library, its kernels and the software GPU beside it. Refuses
-a library without kernels for real GPUs, which nvcc makes; with NOCUDA=1 in the environment it does not, and the wheel's version says
-so. PYTHON says which interpreter the module is compiled against (default: this one). Prints the wheel's path.
+It holds the extension module, for every CPython from 3.11 on but the free-threaded ones, with the library, its kernels and the
+software GPU beside it. Refuses a library without kernels for real GPUs, which nvcc makes; with NOCUDA=1 in the environment it does
+not, and the wheel's version says so. PYTHON says which interpreter the module is compiled against (default: this one). Prints the
+wheel's path.
 """
 import base64
 import hashlib

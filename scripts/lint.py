@@ -93,7 +93,7 @@ NO_PAGE = {"keeper/protocol", "keeper/machine", "keeper/client", "keeper/server"
 # What lists the files of a folder, but for the page; lists have names, NAME.[ch] and patterns.
 LISTED_IN = {
     "keeper/protocol": "keeper/README.md", "keeper/machine": "keeper/machine/state.h", "keeper/client": "keeper/client/client.h",
-    "keeper/server": "keeper/server/server.h", "keeper/table": "keeper/table/table.h",
+    "keeper/server": "keeper/server/server.h", "keeper/region": "keeper/README.md", "keeper/table": "keeper/table/table.h",
     "python/gvmem": "python/README.md", "python/src": "python/README.md", "python/tests": "python/README.md",
 }
 LISTED = re.compile(r"(?<![\w/])[\w*.-]+\.(?:\[ch\]|\*|\w+)")

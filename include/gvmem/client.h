@@ -18,7 +18,7 @@
  * and release are one atomic operation each on memory shared with the keeper, without a system
  * call. Without a lease nothing need be mapped: what was moved to host memory is unmapped in every process, and
  * a kernel that reads it, or writes it, loses its context. With GVM_OPEN_MAPPED reading without a lease
- * is harmless while no chunk of the object moves (gvm_object_info.moving), but may meet bytes of any time. A chunk
+ * is harmless while no chunk of the object moves (gvm_object_info.moving), but may read old bytes, new bytes or a mixture. A chunk
  * that moves is unmapped for a moment, and a kernel that reads it then loses its context. Writing loses data.
  *
  * An object goes when its creator closes it or ends, unless it was published (gvm_object_publish()),
@@ -221,7 +221,7 @@ GVM_API GVM_CHECKED gvm_status gvm_object_open(gvm_client *client, const char *n
  * thread then does the rest once it answers. */
 GVM_API void gvm_object_close(gvm_object *object);
 
-/* Takes the name away, as unlink(2): who has the object open keeps it, and its memory is freed when
+/* Takes the name away, as unlink(2): processes that have the object open keep it, and its memory is freed when
  * the last of them closes it. Only the owner, the keeper's own user and root may.
  *
  * GVM_E_ABSENT, GVM_E_DENIED, GVM_E_INVALID */
@@ -230,7 +230,7 @@ GVM_API gvm_status gvm_object_drop(gvm_client *client, const char *name);
 /* ---- objects: changing */
 
 /* Makes the object at least size_bytes large. Contents and address stay; what is new reads as zeros.
- * Who has a lease may use the new memory when this returns; leases taken later have it too. It needs no lease
+ * Whoever has a lease may use the new memory when this returns; leases taken later have it too. It needs no lease
  * and disturbs nobody.
  *
  * GVM_E_INVALID   beyond the reservation
@@ -282,12 +282,12 @@ GVM_API GVM_CHECKED gvm_status gvm_object_publish(gvm_object *object, const char
  * nowhere, and a link and an object may have the same one. So a link with a name that cannot be guessed admits those
  * who have it.
  *
- * Who opens it has the chunks that [0, size_bytes) is in, those of them that there will be included, and no others: what
- * is behind size_bytes in the last of them can be read, too, and so can the object's metadata. Who opens it for writing
+ * Whoever opens it has the chunks that [0, size_bytes) touches, also those that are made later, and no others: what
+ * is behind size_bytes in the last of them can be read, too, and so can the object's metadata. Whoever opens it for writing
  * can take write leases, which are on the whole object, but can change neither its size nor its metadata (GVM_E_DENIED). A
  * link ends with gvm_object_unlink(), when the object is dropped, or when an object that is not kept loses its creator; it stays when
  * another object takes the name (GVM_PUBLISH_REPLACE), as long as the object does. Openings stay. A link of the same name that
- * the caller owns goes to this object in one step: who opens it finds the old object or the new one.
+ * the caller owns goes to this object in one step: whoever opens it finds the old object or the new one.
  *
  * GVM_E_INVALID  a malformed name, unknown mode bits, size_bytes is 0
  * GVM_E_EXISTS   an object of another user has a link of that name
@@ -343,7 +343,7 @@ enum {
      * while it is leased. hint must be GVM_HINT_NONE; the lease counts as GVM_HINT_ONCE. lease->size_bytes is
      * what the processor may access: the object may have grown since. Without such a lease, an access by
      * the processor may end the program (SIGSEGV). Synchronise streams that use the bytes first. */
-    GVM_ACQUIRE_CPU = 1,
+    GVM_ACQUIRE_CPU = 1u << 0,
 };
 
 /* Zero means default in every other member; NULL: no hint. */
@@ -571,7 +571,7 @@ GVM_API GVM_CHECKED gvm_status gvm_client_list_chunks(gvm_client *client, const 
 
 /* Moves chunks of an object from its device to host memory, at most size_bytes of them, in whole chunks
  * (GVM_BYTES_UNLIMITED: all); leased ones stay, and so do those in memory that other devices lend. *evicted_bytes, which may be NULL, is what moved. It stays
- * there until the object grows or is acquired, with GVM_HINT_ONCE (as the copies above do) aside. The memory
+ * there until the object grows, or is acquired with another hint than GVM_HINT_ONCE (the copies above use that one). The memory
  * becomes the keeper's reserve; gvm_client_trim() gives it to other programs.
  *
  * GVM_E_INVALID  a malformed name, size_bytes is GVM_BYTES_NONE

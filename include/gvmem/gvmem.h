@@ -5,7 +5,7 @@
  * gvmem/vector.h grows on it, gvmem/appender.h lets kernels grow it while they run, gvmem/heap.h
  * is malloc on it, gvmem/region.h has kernels use more than fits, gvmem/callback.h has them call the host, gvmem/share.h passes it to other processes, gvmem/client.h shares more of it
  * than the device has, gvmem/table.h reads PostgreSQL's tables that live there. gvmem/keeper.h alone needs
- * another library, libgvmem-keeper.
+ * another library, libgvmem-keeper. gvmem/rsvm.h is not included, as its names for regions do not begin with gvm_.
  */
 #ifndef GVMEM_GVMEM_H
 #define GVMEM_GVMEM_H

@@ -8,22 +8,24 @@
  * In all headers:
  *
  * 1. The first argument is the object that the call acts on, or the device that it makes one on. Copies name the
- *    destination first, as memcpy. Outputs are last.
+ *    destination first, as memcpy. Outputs are last; gvm_region_resolve() alone has its stream behind them.
  * 2. A result must be used; the compiler says where it is not. Excepted are calls that end something (free, release,
  *    close) and those for errors themselves, such as gvm_error_last().
- * 3. Device addresses are void *, and NULL is none. Sizes are in bytes and have names in _bytes; a range is
- *    [offset_bytes, offset_bytes + len_bytes).
+ * 3. Device addresses are void *, and NULL is none; in structs for kernels (gvm_append, gvm_region_view) they are uint64_t.
+ *    Sizes are in bytes and have names in _bytes; a range is [offset_bytes, offset_bytes + len_bytes).
  * 4. Options are made by the _init() function of their type, which sets struct_size and leaves all else at 0, the default.
  *    NULL in place of options is all defaults.
  * 5. An amount of bytes among options is the default that its member names if it is 0, none at all if it is
  *    GVM_BYTES_NONE, and without bound if it is GVM_BYTES_UNLIMITED. As an argument and in an info 0 is 0 bytes.
- * 6. An info is filled in by a call that ends in _get_info(). Its caller sets struct_size before, to the struct's sizeof:
+ * 6. An info is filled in by a call that ends in _get_info() or begins with gvm_snapshot_get_; gvm_keeper_get_budget() and
+ *    gvm_table_get_column() do the same. Its caller sets struct_size before, to the struct's sizeof:
  *    "gvm_heap_info info = {.struct_size = sizeof info};" in C, in C++17 "gvm_heap_info info = {}; info.struct_size =
  *    sizeof info;". In a program that is newer than the library what the library does not know is 0. Lists take the sizeof
  *    of a record.
  * 7. flags are constants that are added by |. Unknown ones, and members called reserved that are not 0, are GVM_E_INVALID.
- * 8. Calls that may wait for another process have an argument timeout_ms: so many milliseconds, GVM_TRY, or GVM_FOREVER.
- *    GVM_E_TIMEOUT says that it has passed.
+ * 8. Calls that wait for a lease, or for what another process sends or receives, have an argument timeout_ms: so many
+ *    milliseconds, GVM_TRY, or GVM_FOREVER. GVM_E_TIMEOUT says that it has passed. gvmem/client.h says how long other calls
+ *    wait for a keeper's answer; gvm_space_sync() waits as long as an option says, wait_ms.
  * 9. Calls that destroy, close, stop or detach return nothing, cannot fail, and ignore NULL and unknown pointers. Excepted
  *    are gvm_ipc_close() and gvm_callback_server_close().
  *

@@ -121,9 +121,9 @@ static gvm_status unmap_region(gvm_collection *c, uint32_t region)
         return gvm_error_set(GVM_E_INVALID, "the CPU has not mapped region %u of a collection of %u",
                              region, c->table.count);
     if (r->maps == 1 && (r->flags & GVMI_REGION_WRITING) != 0) {
-        status = gvmi_region_numbers_reserve(&c->changed, 1);
+        status = gvmi_region_numbers_make_room(&c->changed, 1);
         if (status == GVM_OK && c->homes != NULL)
-            status = gvmi_region_numbers_reserve(&c->untold, 1);
+            status = gvmi_region_numbers_make_room(&c->untold, 1);
     }
     if (status != GVM_OK)
         return status;

@@ -58,7 +58,7 @@ void gvmi_region_learn_created(gvm_collection *c, const gvm_region_table *table)
 static gvm_status give_segment_locked(gvm_collection *c, uint64_t most, uint64_t *count)
 {
     const uint64_t next = gvmi_min(most, GVM_REGION_SEGMENT);
-    const gvm_status status = gvmi_region_numbers_reserve(&c->given, next);
+    const gvm_status status = gvmi_region_numbers_make_room(&c->given, next);
 
     if (status != GVM_OK)
         return status;
@@ -180,7 +180,7 @@ static gvm_status take_unused(gvm_collection *c, uint32_t *region)
 
 static gvm_status create_region(gvm_collection *c, uint32_t *region)
 {
-    gvm_status status = gvmi_region_numbers_reserve(&c->changed, 1);
+    gvm_status status = gvmi_region_numbers_make_room(&c->changed, 1);
 
     if (status == GVM_OK)
         status = take_unused(c, region);
@@ -214,7 +214,7 @@ static gvm_status reserve_unused(gvm_collection *c)
     gvm_status status;
 
     gvmi_lock(&c->numbers);
-    status = gvmi_region_numbers_reserve(&c->unused, c->deleted_count + 1);
+    status = gvmi_region_numbers_make_room(&c->unused, c->deleted_count + 1);
     gvmi_unlock(&c->numbers);
     return status;
 }
@@ -237,7 +237,7 @@ static gvm_status delete_region(gvm_collection *c, uint32_t region)
     if (status == GVM_OK)
         status = reserve_unused(c);
     if (status == GVM_OK)
-        status = gvmi_region_numbers_reserve(&c->changed, 1);
+        status = gvmi_region_numbers_make_room(&c->changed, 1);
     if (status != GVM_OK)
         return status;
     gvmi_region_note_change(c, region);

@@ -194,7 +194,7 @@ static void raise_version(gvm_collection *c, uint32_t region)
 /* Those that are not home yet stay in the list. */
 static gvm_status raise_versions(gvm_collection *c)
 {
-    gvm_status status = gvmi_region_numbers_reserve(&c->changed, c->untold.count);
+    gvm_status status = gvmi_region_numbers_make_room(&c->changed, c->untold.count);
     uint64_t kept = 0;
 
     if (status != GVM_OK)
@@ -240,7 +240,7 @@ static gvm_status look_at_blocks(gvm_collection *c, bool all)
 
         if (seen == homes->seen_blocks[b] && !all)
             continue;
-        status = gvmi_region_numbers_reserve(&c->changed, end - first);
+        status = gvmi_region_numbers_make_room(&c->changed, end - first);
         if (status != GVM_OK)
             break;
         homes->seen_blocks[b] = seen;

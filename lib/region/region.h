@@ -205,7 +205,7 @@ gvm_status gvmi_region_run(gvm_collection *collection, const gvmi_region_task *t
 gvm_status gvmi_region_check_caller(void);
 
 /* Makes room for so many more numbers; GVM_E_NOMEM. Adds one for which there is room. */
-gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t more);
+gvm_status gvmi_region_numbers_make_room(gvmi_region_numbers *list, uint64_t more);
 void gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number);
 
 /* Waits for a stream. GVM_E_INVALID: it is being captured. No lock is held. */

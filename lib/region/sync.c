@@ -142,10 +142,10 @@ static gvm_status collect(gvm_collection *c, gvmi_region_change *changes, uint64
         .back = true,
     };
     uint64_t left;
-    gvm_status status = gvmi_region_numbers_reserve(&c->far, count);
+    gvm_status status = gvmi_region_numbers_make_room(&c->far, count);
 
     if (status == GVM_OK && c->homes != NULL)
-        status = gvmi_region_numbers_reserve(&c->untold, count);
+        status = gvmi_region_numbers_make_room(&c->untold, count);
     if (status == GVM_OK)
         status = gvmi_region_run(c, &task, stream, &left);
     if (status != GVM_OK)

@@ -12,7 +12,7 @@
 
 /* ---- numbers */
 
-gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t more)
+gvm_status gvmi_region_numbers_make_room(gvmi_region_numbers *list, uint64_t more)
 {
     uint64_t capacity = list->capacity > 0 ? list->capacity : 64;
     uint32_t *numbers;
@@ -42,7 +42,7 @@ gvm_status gvmi_region_numbers_make(gvm_collection *c, uint64_t unused_count)
     c->live_count = c->table.count - unused_count;
     for (uint64_t i = 0; i < c->live_count; i++)
         c->regions[i].flags = GVMI_REGION_LIVE;
-    if (gvmi_region_numbers_reserve(&c->unused, unused_count) != GVM_OK)
+    if (gvmi_region_numbers_make_room(&c->unused, unused_count) != GVM_OK)
         return GVM_E_NOMEM;
     for (uint64_t i = c->table.count; i > c->live_count; i--) /* the lowest is used first */
         gvmi_region_numbers_add(&c->unused, (uint32_t)(i - 1));
