@@ -90,11 +90,11 @@ count_elements(const ArrayType *array)
 	if (ARR_NDIM(array) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("a distance is of arrays of one dimension")));
+				 errmsg("distances need arrays of one dimension")));
 	if (array_contains_nulls(unconstify(ArrayType *, array)))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("a distance is of arrays without NULL elements")));
+				 errmsg("distances need arrays without NULL elements")));
 	return ARR_NDIM(array) == 0 ? 0 : ARR_DIMS(array)[0];
 }
 
@@ -109,10 +109,10 @@ distance_of_arrays(FunctionCallInfo fcinfo, gquery_metric metric)
 	if (count != other)
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-				 errmsg("a distance is of arrays of one length, not of %d and %d elements", count,
+				 errmsg("distances need arrays of equal length, not of %d and %d elements", count,
 						other)));
 	if (ARR_ELEMTYPE(left) != ARR_ELEMTYPE(right))
-		elog(ERROR, "a distance is of arrays of one type");
+		elog(ERROR, "distances need arrays of one type");
 	switch (ARR_ELEMTYPE(left))
 	{
 		case FLOAT4OID:
@@ -181,7 +181,7 @@ count_bits(FunctionCallInfo fcinfo)
 	if (VARBITLEN(left) != VARBITLEN(right))
 		ereport(ERROR,
 				(errcode(ERRCODE_STRING_DATA_LENGTH_MISMATCH),
-				 errmsg("a distance is of bit strings of one length, not of %d and %d bits",
+				 errmsg("distances need bit strings of equal length, not of %d and %d bits",
 						VARBITLEN(left), VARBITLEN(right))));
 	for (int at = 0; at < (int) VARBITBYTES(left); at += (int) sizeof(uint64))
 	{

@@ -141,7 +141,7 @@ gstore_load_begin(PG_FUNCTION_ARGS)
 	if (bytes < (int64) (sizeof(gstore_arrow_head) + sizeof(gstore_arrow_column)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%lld bytes cannot have rows of a column", (long long) bytes)));
+				 errmsg("%lld bytes are too few for the rows of one column", (long long) bytes)));
 	gstore_wait_ready();
 	device = gstore_table_device(oid);
 	if (device >= gstore->device_count)
@@ -311,7 +311,7 @@ fail_unless_ok(gstore_arrow_result result, const gstore_load_source *source, con
 		case GSTORE_ARROW_UNSUPPORTED:
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("file \"%s\" has what cannot be loaded: %s", source->path, why),
+					 errmsg("file \"%s\" cannot be loaded: %s", source->path, why),
 					 errhint("Write it without compression and dictionaries, with columns of types that "
 							 "the documentation lists.")));
 			break;

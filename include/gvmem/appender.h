@@ -145,13 +145,13 @@ GVM_API GVM_CHECKED gvm_status gvm_appender_create(gvm_device *device, uint64_t 
  * An end that has no memory yet gets some before this returns, so that no kernel waits for it: the
  * smallest chunk, or as many as hold what the last launch wrote there, up to chunk_bytes. More comes
  * meanwhile from the library's thread. The back gets memory besides the front where the budget is at least
- * 16 * chunk_bytes, and both leave chunk_bytes of a budget to what is needed. Where so much is not
- * available it gets the smallest chunk, and if not even that, because the budget is spent or the
- * device is full, this succeeds all the same: a kernel's first claim tries again, and fails if it
- * is still not available.
+ * 16 * chunk_bytes. Where both ends may have data, what is committed ahead at either leaves chunk_bytes of a
+ * budget free for claims. Where so much is not available it gets the smallest chunk, and if not even
+ * that, because the budget is spent or the device is full, this succeeds all the same: a kernel's
+ * first claim tries again, and fails if it is still not available.
  *
  * If the kernels of the begin before were granted nothing, because memory was spent, this begin
- * gives back what is not written on and nothing is committed but what is needed: the first
+ * gives back memory that has not been written, and commits only what is needed: the first
  * claim is then granted if the budget allows it at all, so that a kernel that is launched
  * again always gets on.
  *

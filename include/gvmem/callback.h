@@ -1,6 +1,6 @@
 /* gvmem/callback.h - functions of the host that kernels call while they run.
  *
- * A server has threads that look whether a kernel has called, and up to 32 functions with numbers, which they run. A kernel passes up to
+ * A server has threads that check whether a kernel has called, and up to 32 functions with numbers, which they run. A kernel passes up to
  * eight words of 64 bits and gets as many back, or it joins others in one call. It waits for the answer or goes on.
  *
  *     gvm_callback_server_create(device, NULL, &server);
@@ -87,8 +87,8 @@ typedef struct gvm_callback_server_info {
     uint8_t reserved[7];
 } gvm_callback_server_info;
 
-/* Creates a server and starts its threads. options may be NULL. A thread looks all the time while kernels call, each 50 us when none
- * has called for 2 ms, and each millisecond after 0.2 s.
+/* Creates a server and starts its threads. options may be NULL. A thread looks all the time while kernels call, every 50 us when none
+ * has called for 2 ms, and every millisecond after 0.2 s.
  *
  * GVM_E_INVALID  an option is out of its limits, or out is NULL
  * GVM_E_LIMIT    the device has 512 servers and spaces (gvmem/region.h), or no more threads can be started

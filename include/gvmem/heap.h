@@ -3,10 +3,10 @@
  * A heap reserves addresses a gigabyte at a time, cuts blocks out of them, and puts memory only under
  * what was asked for. Freed memory is used again, and given back to the driver when it was not needed for a while, or
  * when there is more of it than the program wants kept. When the device is full, every allocation of the
- * process has first what its heaps keep free. Blocks of more than 14 KiB begin at multiples of 16 KiB and take multiples
- * of it. Smaller ones begin at multiples of 256 bytes: the heap cuts 64 or 128 KiB into cells of one size. A cell has a
- * multiple of 256 bytes up to 2 KiB, above one of four sizes to a doubling, so rounding loses 255 bytes or a fifth of the
- * cell at most. gvm_heap_alloc_aligned() gives blocks of any size at larger multiples.
+ * process is served first from what the process's heaps keep free. Blocks of more than 14 KiB begin at multiples of
+ * 16 KiB and take multiples of it. Smaller ones begin at multiples of 256 bytes: the heap cuts 64 or 128 KiB into cells of
+ * one size. A cell has a multiple of 256 bytes up to 2 KiB, above one of four sizes to a doubling, so rounding loses 255
+ * bytes or a fifth of the cell at most. gvm_heap_alloc_aligned() gives blocks of any size at larger multiples.
  *
  *     gvm_heap_create(device, NULL, &heap);
  *     gvm_heap_alloc(heap, 20 << 20, &ptr);      takes 20 MiB, not 32
@@ -227,10 +227,10 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size
 GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes,
                                                     const char *tag, gvm_stream stream, void **out);
 
-/* The same at an address that is a multiple of alignment_bytes, a power of two up to GVM_HEAP_ALIGNMENT_MAX. Of up to
- * 256 bytes it asks for nothing: every block begins so. Blocks take no more memory than by the calls above, but small ones
- * of which the size is no multiple of alignment_bytes: these take the next size of cells that is, or 16 KiB. Requests for
- * more than 16 KiB as alignment_bytes are served through the heap's lock.
+/* The same at an address that is a multiple of alignment_bytes, a power of two up to GVM_HEAP_ALIGNMENT_MAX. Alignments
+ * up to 256 change nothing, as every block has them. Only small blocks whose size is no multiple of alignment_bytes take more
+ * memory than by the calls above: the next size of cells that is one, or 16 KiB. Requests for more than 16 KiB as
+ * alignment_bytes are served through the heap's lock.
  *
  * GVM_E_INVALID  alignment_bytes is no power of two or too large
  * GVM_E_ADDRESS  managed or cuMemAlloc memory of a block of more than 32 MiB, where the driver gave other addresses:
@@ -283,7 +283,7 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_get_size(gvm_heap *heap, const void *ptr
  * another process imported. The buffer belongs to the heap: it must not be destroyed, moved, sealed
  * or decommitted by others. Neighbours in the block's chunks are exported with it, and what earlier
  * blocks of this heap left in them and in the block; never what other heaps or buffers held. Data that
- * an importer must not see belongs into another heap, or is overwritten before its block is freed.
+ * an importer must not see belongs in another heap, or is overwritten before its block is freed.
  *
  * GVM_E_INVALID  buffer or offset_bytes is NULL
  * GVM_E_NOTSUP   the heap is not of device memory */
@@ -321,11 +321,11 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes
  * GVM_E_INVALID   access is no gvm_access, or peer is the heap's own device
  * GVM_E_LIMIT     the heap is granted to 31 peers already, or the driver has too many mappings
  * GVM_E_NOTSUP    the devices cannot reach each other, there is no virtual memory management, or the heap is not of
- *                 device memory (what others have is every device's) */
+ *                 device memory (memory of the other kinds is reachable by every device) */
 GVM_API GVM_CHECKED gvm_status gvm_heap_grant(gvm_heap *heap, gvm_device *peer, gvm_access access);
 
 /* Sets another limit; GVM_BYTES_UNLIMITED is none, and with 0 nothing more is committed. Of what is committed beyond it, idle memory goes back: at once where keep_bytes is set,
- * else by the library's thread, and no block is put there before. What blocks use stays until it is free, and goes then.
+ * else by the library's thread, and no new block is placed in it until then. What blocks use stays until it is free, and goes then.
  * Heaps that keep what is idle (GVM_HEAP_KEEP, and those of pinned and managed memory) keep it, unused beyond the limit. */
 GVM_API GVM_CHECKED gvm_status gvm_heap_set_limit(gvm_heap *heap, uint64_t limit_bytes);
 

@@ -78,8 +78,8 @@ typedef struct gvm_space_info {
 
 typedef struct gvm_collection_options {
     size_t struct_size; /* in: sizeof(gvm_collection_options) */
-    /* Of the space's, for this collection, and no more than the space has left: where collections' own budgets together are more than that,
-     * who comes first has its frames. 0: a share by size of what the others leave. GVM_BYTES_NONE: no frames. */
+    /* The part of the space's budget that this collection gets; no more than the space has left: where collections' own budgets together
+     * are more than that, those that have frames keep them. 0: a share by size of what the others leave. GVM_BYTES_NONE: no frames. */
     uint64_t budget_bytes;
     gvm_region_policy policy;
     uint32_t flags;         /* 0 */

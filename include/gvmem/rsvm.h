@@ -27,7 +27,7 @@
  * rgn_coll_delete(). A map by the CPU is always complete: its last two arguments may be NULL.
  *
  * Each rgn_create_cpu() makes a collection of one region, which takes at least 2 MiB of device memory for its table, 2 MiB of pinned host
- * memory, and a chunk of frames of 2 MiB; rgn_coll_create() makes two, one of them for the metadata. So many small regions belong into a
+ * memory, and a chunk of frames of 2 MiB; rgn_coll_create() makes two, one of them for the metadata. So many small regions belong in a
  * collection.
  *
  * Threads: maps, unmaps and rsvm_sync() from any; creation, deletion, start and stop from one at a time.

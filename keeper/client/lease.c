@@ -193,7 +193,7 @@ static gvm_status read_options(const gvm_acquire_options *options, gvm_acquire_o
     if ((uint32_t)full->hint > GVM_HINT_ONCE)
         return gvm_error_set(GVM_E_INVALID, "unknown hint %d", (int)full->hint);
     if (full->flags != 0 && full->hint != GVM_HINT_NONE)
-        return gvm_error_set(GVM_E_INVALID, "GVM_ACQUIRE_CPU goes with no hint");
+        return gvm_error_set(GVM_E_INVALID, "GVM_ACQUIRE_CPU cannot be combined with a hint");
     if (full->flags != 0)
         full->hint = GVM_HINT_ONCE;
     return GVM_OK;

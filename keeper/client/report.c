@@ -87,7 +87,7 @@ static gvm_status check_head(const gvmi_snapshot_head *head, uint64_t bytes)
 
     if (!GVM_CHECK(head->magic == GVMI_SNAPSHOT_MAGIC && head->head_bytes >= sizeof *head &&
                    head->head_bytes <= GVMI_STRUCT_BYTES_MAX))
-        return gvm_error_set(GVM_E_FORMAT, "the keeper's snapshot is none");
+        return gvm_error_set(GVM_E_FORMAT, "what the keeper sent is no snapshot");
     if (!GVM_CHECK(is_record_size(head->keeper_bytes) && is_record_size(head->device_bytes) &&
                    is_record_size(head->object_bytes) && is_record_size(head->client_bytes) &&
                    is_record_size(head->user_bytes)))
@@ -515,7 +515,8 @@ static gvm_status check_amount(uint64_t bytes)
 {
     return bytes != GVM_BYTES_NONE
                ? GVM_OK
-               : gvm_error_set(GVM_E_INVALID, "GVM_BYTES_NONE is for options: pass 0 for no bytes");
+               : gvm_error_set(GVM_E_INVALID,
+                               "GVM_BYTES_NONE is for members of options: as an argument pass 0");
 }
 
 gvm_status gvm_client_evict(gvm_client *client, const char *name, uint64_t size_bytes,

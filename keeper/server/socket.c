@@ -85,7 +85,8 @@ static gvm_status take_lock(gvmi_listener *listener)
         }
         close(fd);
     }
-    return gvm_error_set(GVM_E_SYSTEM, "the lock file %s comes and goes", listener->lock_path);
+    return gvm_error_set(GVM_E_SYSTEM, "the lock file %s is removed again and again by another process",
+                         listener->lock_path);
 }
 
 static void give_lock(gvmi_listener *listener)

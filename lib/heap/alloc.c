@@ -579,8 +579,8 @@ static gvm_status resize_block_locked(gvm_heap *heap, void *ptr, uint64_t size_b
         status = size_bytes <= gvmi_block_bytes(block)
                      ? GVM_OK
                      : gvm_error_set(GVM_E_ADDRESS,
-                                     "a small block of %llu bytes does not grow beyond them: "
-                                     "allocate, copy and free",
+                                     "a small block cannot grow beyond the %llu bytes that it takes: "
+                                     "allocate a larger one, copy and free",
                                      (unsigned long long)gvmi_block_bytes(block));
     else if (units != block->units)
         status = gvmi_heap_refit_locked(heap, block, units);

@@ -173,7 +173,7 @@ gvm_status gvmi_heap_check_room(const void *records, size_t capacity, size_t str
         return gvm_error_set(GVM_E_INVALID, "count is NULL, or there is no room for %zu records",
                              capacity);
     if (capacity > 0 && !gvmi_stride_is_good(stride_bytes, record_bytes))
-        return gvm_error_set(GVM_E_INVALID, "a record of %zu bytes is not one every %zu bytes",
+        return gvm_error_set(GVM_E_INVALID, "records of %zu bytes cannot be %zu bytes apart",
                              record_bytes, stride_bytes);
     return GVM_OK;
 }

@@ -210,9 +210,9 @@ fail_compiler(const gstore_spawn_ended *ended)
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("a plcuda function cannot be compiled now: others are waiting for it"),
 				 ended->end == GSTORE_SPAWN_FULL
-					 ? errdetail("There are %d, the most.", ended->number)
-					 : errdetail("Of role \"%s\" there are %d, its share.",
-								 GetUserNameFromId(GetSessionUserId(), false), ended->number),
+					 ? errdetail("%d are waiting, which is the limit.", ended->number)
+					 : errdetail("%d of role \"%s\" are waiting, which is its share.",
+								 ended->number, GetUserNameFromId(GetSessionUserId(), false)),
 				 errhint("Try again when some have been compiled.")));
 	fail_ended(ended);
 }

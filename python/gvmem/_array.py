@@ -9,6 +9,7 @@ from . import _gvmem
 _NAMES = {"bool": "|b1", "uint8": "|u1", "int8": "|i1", "complex64": "<c8", "complex128": "<c16", "bfloat16": "bfloat16"}
 for _bytes in (2, 4, 8):
     _NAMES.update({f"int{8 * _bytes}": f"<i{_bytes}", f"uint{8 * _bytes}": f"<u{_bytes}", f"float{8 * _bytes}": f"<f{_bytes}"})
+_NAMES.update({"bool_": "|b1", "longlong": "<i8", "ulonglong": "<u8"})  # other names of NumPy's
 _CODES = {name[1:]: name for name in _NAMES.values() if name != "bfloat16"}
 _BUILTIN = {bool: "|b1", int: "<i8", float: "<f8", complex: "<c16"}
 
@@ -31,7 +32,7 @@ def element(dtype: Any) -> str:
         return _NAMES[text]
     code = text[1:] if text[:1] in ("<", "=", "|") else text
     if code not in _CODES:
-        raise ValueError(f"{dtype!r} is no element type of arrays: f2, f4, f8, i1 to i8, u1 to u8, b1, c8, c16, bfloat16")
+        raise ValueError(f"{dtype!r} is not an element type; these are: f2, f4, f8, i1 to i8, u1 to u8, b1, c8, c16, bfloat16")
     return _CODES[code]
 
 

@@ -17,6 +17,15 @@ _ACCESS = {"read": 1, "write": 2, "readwrite": 3}
 _CPU = 1  # DLPack's
 
 
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> bool:
+    """Whether elements are next to each other, in the order of their indices. strides are in bytes, and no length is 0."""
+    for length, stride in zip(reversed(shape), reversed(strides)):
+        if length > 1 and stride != item:
+            return False
+        item *= length
+    return True
+
+
 def _list_of(what: Any, count: Optional[int], size: int, device: int, stream: Optional[int], written: bool = False) -> tuple[int, int]:
     """(address, entries) of a list in memory of the device: an array of gvmem or with __cuda_array_interface__, which is consumed for a stream of the
     device, or an address."""
@@ -27,6 +36,8 @@ def _list_of(what: Any, count: Optional[int], size: int, device: int, stream: Op
     if isinstance(what, _gvmem.Array):
         address, bytes_there, item = what.address, what.nbytes, int(what.dtype[2:]) if what.dtype[2:].isdigit() else 0
         readonly = what.readonly
+        if item and bytes_there and not _is_dense(what.shape, what.strides, item):
+            raise ValueError("the entries are not next to each other")
     elif hasattr(what, "__cuda_array_interface__"):
         interface = what.__cuda_array_interface__
         if interface.get("strides") is not None:

@@ -195,7 +195,7 @@ def _check(source: Source) -> Source:
 
 
 def read_source(name: str, value: Any, device: int, stream: Any) -> Source:
-    """What a value is, ordered before the stream. device: that of memory which says so itself."""
+    """What a value is, ordered before the stream. device: that of memory which does not say its own."""
     number = stream_number(stream)
     try:
         if isinstance(value, Source):

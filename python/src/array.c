@@ -340,7 +340,7 @@ static dl_tensor make_tensor(const array *a, dl_export *e, int32_t device_type, 
         e->strides[i] = a->strides[i] / bytes;
     }
     return (dl_tensor){
-        .data = a->address,
+        .data = a->bytes == 0 ? NULL : a->address, /* as DLPack has it */
         .device = {device_type, device_id},
         .ndim = a->ndim,
         .dtype = {a->type->code, a->type->bits, 1},
@@ -524,8 +524,8 @@ static PyObject *get_cuda_interface(PyObject *self, void *Py_UNUSED(unused))
     if (!hold_check_live(a->lease))
         return NULL;
     if (a->type->format == NULL)
-        return PyErr_Format(PyExc_BufferError, "__cuda_array_interface__ has no %s: use __dlpack__",
-                            a->type->name);
+        return PyErr_Format(PyExc_AttributeError,
+                            "__cuda_array_interface__ has no %s: use __dlpack__", a->type->name);
     stream = !a->lease->stream.given ? Py_NewRef(Py_None)
                                      : PyLong_FromVoidPtr(a->lease->stream.stream == NULL
                                                               ? (void *)1

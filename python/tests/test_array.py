@@ -6,6 +6,7 @@ import pytest
 
 import gvmem
 from conftest import MIB
+from gvmem import _gvmem
 
 TYPES = ["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
 NUMPY = tuple(int(number) for number in numpy.__version__.split(".")[:2])
@@ -38,11 +39,9 @@ def test_type_arrives_in_numpy(obj, code):
 @pytest.mark.parametrize("dtype, wanted", [
     ("float32", "<f4"), ("<i8", "<i8"), ("=f8", "<f8"), ("|u1", "|u1"), ("bool", "|b1"), (numpy.float16, "<f2"), (float, "<f8"),
     (numpy.dtype("i2"), "<i2"), (numpy.dtype("?"), "|b1"), (int, "<i8"), (bool, "|b1"), (complex, "<c16"), ("torch.bfloat16", "bfloat16"),
-    ("torch.int32", "<i4"), (numpy.int8, "|i1"), (numpy.bool_, None),
+    ("torch.int32", "<i4"), (numpy.int8, "|i1"), (numpy.bool_, "|b1"), ("bool_", "|b1"), (numpy.longlong, "<i8"), (numpy.ulonglong, "<u8"),
 ])
 def test_type_is_understood_as_others_write_it(obj, dtype, wanted):
-    if wanted is None:
-        dtype, wanted = numpy.dtype(dtype), "|b1"
     with obj.read(dtype) as a:
         assert a.dtype == wanted
 
@@ -88,6 +87,11 @@ def test_array_that_cannot_be_made_has_no_lease_while_its_exception_lives(obj, n
     assert (info.read_leases, info.write_leases) == (0, 0)
     obj.write().release()
     del raised
+
+
+def test_empty_array_has_no_address_in_dlpack(obj):
+    with obj.read("f4", (0, 5)) as a:
+        assert _gvmem.read_dlpack(a.__dlpack__(max_version=(1, 0)))[0] == 0
 
 
 def test_lease_lends_several_arrays(obj):
