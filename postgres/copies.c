@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "postgres/area.h"
+#include "postgres/clock.h"
 #include "postgres/cuda.h"
 
 #define IDLE_S 3 /* after which an opening is closed */
@@ -39,7 +39,7 @@ typedef struct opening
 	uint8_t			handle[GSTORE_HANDLE_BYTES];
 	uint64_t		address, bytes; /* what of the allocation is at and behind the address */
 	bool			busy;
-	time_t			used;
+	int64_t			used_ns;
 } opening;
 
 struct gstore_copies
@@ -52,15 +52,6 @@ struct gstore_copies
 };
 
 _Static_assert(sizeof(gvm_ipc_handle) == GSTORE_HANDLE_BYTES, "the handle is CUDA's");
-
-static time_t
-monotonic_seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec;
-}
 
 /* ---- copies */
 
@@ -328,7 +319,7 @@ static void
 end_foreign(gstore_copies *c, opening *o)
 {
 	pthread_mutex_lock(&c->lock);
-	o->used = monotonic_seconds();
+	o->used_ns = gstore_now_ns();
 	o->busy = false;
 	pthread_mutex_unlock(&c->lock);
 }
@@ -344,7 +335,7 @@ typedef enum which
 static void
 close_foreign(gstore_copies *c, which these, uint64_t id)
 {
-	const time_t since = monotonic_seconds() - IDLE_S;
+	const int64_t since_ns = gstore_now_ns() - IDLE_S * 1000 * GSTORE_NS_PER_MS;
 
 	for (;;)
 	{
@@ -354,7 +345,7 @@ close_foreign(gstore_copies *c, which these, uint64_t id)
 		for (at = &c->open; (o = *at) != NULL; at = &o->next)
 			if (!o->busy &&
 				(these == EVERY || (these == OF_ID && o->id == id) ||
-				 (these == IDLE && o->used < since)))
+				 (these == IDLE && o->used_ns < since_ns)))
 				break;
 		if (o != NULL)
 			*at = o->next;

@@ -213,32 +213,9 @@ accept_connection(gstore_spawner *spawner)
 static bool
 receive_request(slot *s)
 {
-	union
-	{
-		struct cmsghdr head;
-		char		   bytes[CMSG_SPACE(sizeof(int) * 4)];
-	} control;
-	struct iovec	part = {&s->request, sizeof s->request};
-	struct msghdr	message = {.msg_iov = &part,
-							   .msg_iovlen = 1,
-							   .msg_control = control.bytes,
-							   .msg_controllen = sizeof control.bytes};
-	const ssize_t	bytes = recvmsg(s->connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	struct cmsghdr *head = bytes >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
-	int				count = 0;
+	int			  count;
+	const ssize_t bytes = gstore_spawn_receive(s->connection, &s->request, &s->memory, 1, &count);
 
-	for (; head != NULL; head = CMSG_NXTHDR(&message, head))
-		if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
-			for (size_t at = 0; at + sizeof(int) <= head->cmsg_len - CMSG_LEN(0); at += sizeof(int))
-			{
-				int fd;
-
-				memcpy(&fd, CMSG_DATA(head) + at, sizeof fd);
-				if (count++ == 0)
-					s->memory = fd;
-				else
-					close(fd);
-			}
 	return bytes == sizeof s->request && count == 1 && s->request.magic == GSTORE_SPAWN_MAGIC &&
 		s->request.kind >= GSTORE_SPAWN_SESSION && s->request.kind <= GSTORE_SPAWN_EXECUTOR;
 }

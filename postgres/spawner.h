@@ -25,6 +25,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <gvmem/status.h>
 
@@ -101,6 +102,43 @@ gstore_spawn_send(int socket, const gstore_spawn_request *request, const int *fd
 	head->cmsg_len = CMSG_LEN(count * sizeof(int));
 	memcpy(CMSG_DATA(head), fds, count * sizeof(int));
 	return sendmsg(socket, &message, flags | MSG_NOSIGNAL);
+}
+
+/*
+ * As recvmsg() without waiting. *count: how many descriptors came along; the first most of them, four at most, are in fds, and
+ * the others are closed.
+ */
+static inline ssize_t
+gstore_spawn_receive(int socket, gstore_spawn_request *request, int *fds, int most, int *count)
+{
+	union
+	{
+		struct cmsghdr head;
+		char		   bytes[CMSG_SPACE(4 * sizeof(int))];
+	} control;
+	struct iovec	part = {request, sizeof *request};
+	struct msghdr	message = {.msg_iov = &part,
+							   .msg_iovlen = 1,
+							   .msg_control = control.bytes,
+							   .msg_controllen = sizeof control.bytes};
+	const ssize_t	bytes = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct cmsghdr *head = bytes >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
+
+	*count = 0;
+	for (; head != NULL; head = CMSG_NXTHDR(&message, head))
+		if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
+			for (size_t at = 0; at + sizeof(int) <= head->cmsg_len - CMSG_LEN(0); at += sizeof(int))
+			{
+				int fd;
+
+				memcpy(&fd, CMSG_DATA(head) + at, sizeof fd);
+				if (*count < most)
+					fds[*count] = fd;
+				else
+					close(fd);
+				(*count)++;
+			}
+	return bytes;
 }
 
 typedef enum gstore_spawn_end

@@ -7,17 +7,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "postgres/clock.h"
 #include "query/executor.h"
 
 int64_t gquery_now_ns(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+    return gstore_now_ns();
 }
 
 void gquery_wait(pthread_cond_t *changed, pthread_mutex_t *lock, int wait_ms)

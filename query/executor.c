@@ -190,52 +190,23 @@ static void start_connection(int socket, int memory)
 
 /* ---- the spawner */
 
-/* The descriptors of a message; those above `most` are closed. */
-static int take_descriptors(struct msghdr *message, int *fds, int most)
-{
-    int count = 0;
-
-    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head != NULL; head = CMSG_NXTHDR(message, head))
-        if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
-            for (size_t at = 0; at + sizeof(int) <= head->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
-                int fd;
-
-                memcpy(&fd, CMSG_DATA(head) + at, sizeof fd);
-                if (count < most)
-                    fds[count++] = fd;
-                else
-                    close(fd);
-            }
-    return count;
-}
-
 /* False: the spawner is gone. */
 static bool receive_connection(void)
 {
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int) * 2)];
-    } control;
     gstore_spawn_request request;
-    struct iovec part = {&request, sizeof request};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
-    const ssize_t bytes = recvmsg(GSTORE_SPAWN_CONTROL, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     int fds[2], count;
+    const ssize_t bytes = gstore_spawn_receive(GSTORE_SPAWN_CONTROL, &request, fds, 2, &count);
 
     if (bytes < 0)
         return errno == EAGAIN || errno == EINTR || errno == ENOMEM || errno == ENOBUFS;
     if (bytes == 0)
         return false;
-    count = take_descriptors(&message, fds, 2);
     if (bytes == (ssize_t)sizeof request && request.magic == GSTORE_SPAWN_MAGIC && count == 2) {
         start_connection(fds[0], fds[1]);
         return true;
     }
-    while (count > 0)
-        close(fds[--count]);
+    for (int i = 0; i < count && i < 2; i++)
+        close(fds[i]);
     return true;
 }
 

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "postgres/clock.h"
 
 struct gquery_tables {
     pthread_mutex_t lock;
@@ -18,14 +19,6 @@ struct gquery_tables {
 };
 
 static const gvm_acquire_options no_hint = {.struct_size = sizeof no_hint};
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 gvm_status gquery_tables_create(int socket, gquery_tables **out)
 {
@@ -107,7 +100,7 @@ static gvm_status open_table(const gquery_tables *tables, gquery_attached *a)
 /* Of those without a user, the one that was used first, taken off the list; NULL: there is none that has been so for so long. */
 static gquery_attached *take_unused(gquery_tables *tables, int64_t unused_ns)
 {
-    const int64_t until_ns = now_ns() - unused_ns;
+    const int64_t until_ns = gstore_now_ns() - unused_ns;
     uint32_t first = tables->count;
     gquery_attached *a;
 
@@ -221,7 +214,7 @@ void gquery_tables_release(gquery_tables *tables, gquery_attached *attached)
         return;
     pthread_mutex_lock(&tables->lock);
     attached->users--;
-    attached->used_ns = now_ns();
+    attached->used_ns = gstore_now_ns();
     pthread_cond_broadcast(&tables->changed);
     pthread_mutex_unlock(&tables->lock);
 }
@@ -248,7 +241,7 @@ static bool has_unused(const gquery_tables *tables)
 
 void gquery_tables_make_room(gquery_tables *tables, int wait_ms)
 {
-    const int64_t until_ns = now_ns() + wait_ms * INT64_C(1000000);
+    const int64_t until_ns = gstore_now_ns() + wait_ms * INT64_C(1000000);
     const struct timespec until = {until_ns / INT64_C(1000000000), until_ns % INT64_C(1000000000)};
     int waited = 0;
 
