@@ -541,7 +541,6 @@ can_alter(const Node *statement)
 		case T_AlterTableStmt:
 			return !is_detaching((const AlterTableStmt *) statement);
 		case T_AlterTableMoveAllStmt:
-		case T_AlterDomainStmt:
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
 			return true;
