@@ -159,8 +159,11 @@ static bool take_place_locked(uint32_t *place)
     }
     if (place_count == place_capacity) {
         uint32_t capacity = place_capacity ? 2 * place_capacity : 64;
-        handle_place *bigger = realloc(places, capacity * sizeof *places);
-        if (capacity > PLACES_MAX || !bigger)
+        handle_place *bigger;
+        if (capacity > PLACES_MAX)
+            return false;
+        bigger = realloc(places, capacity * sizeof *places);
+        if (!bigger)
             return false;
         places = bigger;
         place_capacity = capacity;

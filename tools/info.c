@@ -257,7 +257,7 @@ int tool_info(int argc, char **argv)
         if (option == 'j')
             as_json = true;
         else if (option == 'h')
-            return fputs(usage, stdout), TOOL_DONE;
+            return tool_help(usage);
         else
             return tool_bad_option("info", option, argv);
     }

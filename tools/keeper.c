@@ -326,7 +326,7 @@ static int run_command(const struct command *command, keeper_options *o, int arg
     optind = 0; /* from the start again */
     while ((option = getopt_long(argc, argv, ":s:jplt:fh", longs, NULL)) != -1) {
         if (option == 'h')
-            return fputs(usage, stdout), TOOL_DONE;
+            return tool_help(usage);
         if (option == '?' || option == ':')
             return tool_bad_option("keeper", option, argv);
         if (!set_keeper_option(o, command, option))
@@ -352,7 +352,7 @@ int tool_keeper(int argc, char **argv)
     /* Options before the command: the socket alone. */
     while ((option = getopt_long(argc, argv, "+:s:h", longs, NULL)) != -1) {
         if (option == 'h')
-            return fputs(usage, stdout), TOOL_DONE;
+            return tool_help(usage);
         if (option == ':')
             return tool_bad_option("keeper", option, argv);
         if (option != 's')

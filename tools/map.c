@@ -64,7 +64,7 @@ int tool_map(int argc, char **argv)
 
     while ((option = getopt_long(argc, argv, ":s:jh", longs, NULL)) != -1) {
         switch (option) {
-        case 'h': return fputs(usage, stdout), TOOL_DONE;
+        case 'h': return tool_help(usage);
         case 's': socket = optarg; break;
         case '1':
         case 'j':

@@ -132,7 +132,7 @@ int tool_models(int argc, char **argv)
         switch (option) {
         case 's': socket = optarg; break;
         case 'j': as_json = true; break;
-        case 'h': return fputs(usage, stdout), TOOL_DONE;
+        case 'h': return tool_help(usage);
         default: return tool_bad_option("models", option, argv);
         }
     }

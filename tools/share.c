@@ -348,7 +348,7 @@ int tool_share(int argc, char **argv)
 
     while ((option = getopt_long(argc, argv, ":d:n:l:c:t:rivh", longs, NULL)) != -1) {
         if (option == 'h')
-            return fputs(usage, stdout), TOOL_DONE;
+            return tool_help(usage);
         if (option == '?' || option == ':')
             return tool_bad_option("share", option, argv);
         if (!set_share_option(&o, option))

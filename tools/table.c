@@ -641,7 +641,7 @@ int tool_table(int argc, char **argv)
         else if (option == 'j')
             v.as_json = true;
         else if (option == 'h')
-            return fputs(usage, stdout), TOOL_DONE;
+            return tool_help(usage);
         else
             return tool_bad_option("table", option, argv);
     }

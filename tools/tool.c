@@ -131,6 +131,12 @@ bool tool_flush(FILE *file, const char *name)
     return false;
 }
 
+int tool_help(const char *text)
+{
+    fputs(text, stdout);
+    return tool_flush(stdout, "standard output") ? TOOL_DONE : TOOL_FAILED;
+}
+
 void tool_raise_descriptor_limit(void)
 {
     struct rlimit limit;

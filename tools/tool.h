@@ -41,6 +41,9 @@ char *tool_failure_text(char *out, size_t out_bytes);
 /* A sentence and where to find help. Returns TOOL_USAGE. */
 int tool_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The text on stdout. Returns TOOL_DONE; TOOL_FAILED, with a complaint, if it has not reached its file. */
+int tool_help(const char *text);
+
 /* What getopt_long() answered with '?' or ':' (a text of options that begins with ':' has it print nothing), as
  * tool_usage() does. */
 int tool_bad_option(const char *command, int option, char *const argv[]);

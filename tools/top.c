@@ -297,7 +297,7 @@ int tool_top(int argc, char **argv)
 
     while ((option = getopt_long(argc, argv, ":d:n:o:s:jph", longs, NULL)) != -1) {
         if (option == 'h')
-            return fputs(usage, stdout), TOOL_DONE;
+            return tool_help(usage);
         if (option == '?' || option == ':')
             return tool_bad_option("top", option, argv);
         if (option == '1') {

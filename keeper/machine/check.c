@@ -120,6 +120,8 @@ static bool check_object_chunks(const gvmi_machine *m, const keep_object *object
 
         if (!check_chunk(m, object, chunk) || !check_waits(object, i))
             return false;
+        if (object->fenced && i < object->fence_first && has_writers(m, gvmi_keep_frame_where(chunk)))
+            return false; /* I11 */
         moving += chunk->op != KEEP_OP_NONE;
         leaving += chunk->op == KEEP_OP_OUT_COPY ||
                    (chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0);
@@ -317,15 +319,29 @@ static bool check_holders(const keep_frame *frame)
     uint32_t holders = 0, writers = 0;
 
     for (const keep_hold *hold = frame->holds; hold != NULL; hold = hold->next) {
-        if (hold->frame != frame->spec.frame || (hold->next != NULL && hold->next->prev != hold))
+        if (hold->frame != frame->spec.frame || (hold->next != NULL && hold->next->prev != hold) ||
+            gvmi_keep_find_hold(hold->client, hold->frame) != hold)
             return false;
-        for (const keep_hold *other = frame->holds; other != hold; other = other->next)
-            if (other->client == hold->client)
-                return false;
         holders++;
         writers += hold->writes;
     }
     return holders == frame->holders && writers == frame->writers;
+}
+
+/* I12 */
+static bool check_free_foreign(const gvmi_machine *m)
+{
+    uint32_t free_frames = 0, listed = 0;
+
+    for (uint32_t i = 0; i < m->frame_capacity; i++)
+        free_frames += m->frames[i].state == KEEP_FRAME_FREE && m->frames[i].foreign != NULL;
+    for (const keep_object *o = m->objects; o != NULL; o = o->next)
+        for (uint32_t n = o->first_foreign; n != 0; n = m->frames[n - 1].foreign_next) {
+            if (m->frames[n - 1].state != KEEP_FRAME_FREE || m->frames[n - 1].foreign != o)
+                return false;
+            listed++;
+        }
+    return free_frames == listed;
 }
 
 /* I12 */
@@ -346,12 +362,18 @@ static bool check_holds(const gvmi_machine *m)
     for (uint32_t i = 0; i < m->client_capacity; i++) {
         const keep_client *client = m->clients[i];
 
-        noted += client != NULL ? client->held_count : 0;
-        for (const keep_hold *h = client != NULL ? client->held : NULL; h != NULL; h = h->own_next) {
-            if (h->client != client)
+        uint32_t next = 0, found = 0;
+
+        if (client == NULL)
+            continue;
+        for (const keep_hold *h; (h = gvmi_keep_next_hold(client, &next)) != NULL; found++) {
+            if (h->client != client || h->frame != next)
                 return false;
             noted_writers += h->writes;
         }
+        if (found != client->held_count)
+            return false;
+        noted += found;
     }
     return holders == noted && writers == noted_writers;
 }
@@ -497,7 +519,7 @@ bool gvmi_machine_check(const gvmi_machine *m)
     for (uint32_t d = 0; d < m->config.device_count; d++)
         if (!check_place(m, &m->devices[d].place) || !gvmi_policy_check(m->devices[d].policy))
             return false;
-    if (!check_place(m, &m->host) || !check_holds(m) || !check_lending(m))
+    if (!check_place(m, &m->host) || !check_holds(m) || !check_free_foreign(m) || !check_lending(m))
         return false;
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
         if (o->marked || !check_object_chunks(m, o) || !check_permits(o) || !check_openers(o) ||

@@ -16,8 +16,9 @@
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
 
-/* Openings that end with clients in one look, after the first client. */
-#define ENDED_A_LOOK_MAX 512u
+/* Clients that are late, and openings that end with them, in one tick, after the first client. What a client may have
+ * mapped is written down by chunk: KEEP_REQUEST_CHUNKS of them count as an opening. */
+#define ENDED_A_TICK_MAX 512u
 
 void gvmi_keep_silence(gvmi_machine *m, keep_client *client)
 {
@@ -118,17 +119,27 @@ static bool is_all_read(const gvmi_machine *m, const keep_client *client, int64_
            is_past_timeout(m, since_ns + timeout_ms * GVMI_NS_PER_MS, timeout_ms);
 }
 
-/* What ends clients in one look is bounded, as much may end with each. False: the rest is for the next look,
- * which comes at once. */
-static bool may_end_client(gvmi_machine *m, const keep_client *client, uint32_t *ended)
+static uint32_t count_what_ends(const keep_client *client)
 {
-    const bool first = *ended == 0;
+    uint64_t chunks = 0;
 
-    *ended += 1 + client->opening_count;
-    if (first || *ended <= ENDED_A_LOOK_MAX)
-        return true;
-    m->next_look_ns = m->now_ns;
-    return false;
+    for (const keep_opening *o = client->openings; o != NULL; o = o->own_next)
+        chunks += gvmi_keep_opened_chunks(o);
+    return 1 + client->opening_count + (uint32_t)(chunks / KEEP_REQUEST_CHUNKS);
+}
+
+/* What ends clients in one tick is bounded, as much may end with each. False: the rest is for the next look. */
+static bool may_end_client(gvmi_machine *m, const keep_client *client)
+{
+    const uint32_t count = m->ended < ENDED_A_TICK_MAX ? count_what_ends(client) : 0;
+
+    if (m->ended > 0 && m->ended + count >= ENDED_A_TICK_MAX) {
+        m->ended = ENDED_A_TICK_MAX;
+        m->next_look_ns = m->now_ns; /* at once, if this one is over */
+        return false;
+    }
+    m->ended += count;
+    return true;
 }
 
 /* False as well: its answer may have come and not have been read. */
@@ -143,7 +154,7 @@ static bool is_map_overdue(const gvmi_machine *m, const keep_pending *map)
 }
 
 /* The oldest unanswered MAP sets the deadline; a later one does not extend it. */
-static void check_map_deadlines(gvmi_machine *m, uint32_t *ended)
+static void check_map_deadlines(gvmi_machine *m)
 {
     const uint32_t timeout_ms = m->config.revoke_limit_ms;
 
@@ -153,7 +164,7 @@ static void check_map_deadlines(gvmi_machine *m, uint32_t *ended)
 
         if (!client->connected || client->cut_due || !is_map_overdue(m, map))
             continue;
-        if (!may_end_client(m, client, ended))
+        if (!may_end_client(m, client))
             return;
         gvmi_keep_cut_later(m, client,
                             "it did not map what the keeper moved within the revoke timeout");
@@ -201,18 +212,20 @@ void gvmi_keep_watch_leases(gvmi_machine *m, const keep_object *object)
     for (keep_opening *o = object->openings; o != NULL; o = o->next) {
         const int64_t since_ns = oldest_wait_behind(o);
 
-        if (since_ns != INT64_MAX && is_past_timeout(m, since_ns, m->config.lease_limit_ms) &&
-            is_all_read(m, o->client, since_ns, m->config.lease_limit_ms))
-            gvmi_keep_cut_later(
-                m, o->client,
-                "it kept a lease for longer than the lease timeout while others waited for it");
+        if (since_ns == INT64_MAX || o->client->cut_due ||
+            !is_past_timeout(m, since_ns, m->config.lease_limit_ms) ||
+            !is_all_read(m, o->client, since_ns, m->config.lease_limit_ms))
+            continue;
+        if (!may_end_client(m, o->client))
+            return;
+        gvmi_keep_cut_later(
+            m, o->client,
+            "it kept a lease for longer than the lease timeout while others waited for it");
     }
 }
 
 void gvmi_keep_watch_clients(gvmi_machine *m)
 {
-    uint32_t ended = 0;
-
     for (uint32_t i = 0; i < m->client_capacity; i++) {
         keep_client *client = m->clients[i];
 
@@ -221,7 +234,7 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
         m->cut_due = m->cut_due || client->cut_due;
         if (!client->connected && !client->voided &&
             is_past_timeout(m, client->left_ns, m->config.revoke_limit_ms)) {
-            if (!may_end_client(m, client, &ended))
+            if (!may_end_client(m, client))
                 return;
             gvmi_keep_void(m, client, client->mapped);
         }
@@ -231,5 +244,5 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
                                     "timeout");
         gvmi_keep_forget_if_over(m, client);
     }
-    check_map_deadlines(m, &ended);
+    check_map_deadlines(m);
 }

@@ -14,28 +14,68 @@
  * left; the object's count of interrupted writers says so. Where neither tier has room for a copy the
  * request waits, under its own time-out. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "keeper/machine/room.h"
 
 /* ---- who holds what */
 
-/* NULL: no memory. */
-static keep_hold *new_hold(keep_client *client, keep_frame *frame)
+/* The client's page for the frame; NULL: no memory. */
+static keep_holds *make_page(const gvmi_machine *m, keep_client *client, uint32_t frame)
 {
-    keep_hold *hold = malloc(sizeof *hold);
+    const uint32_t index = (frame - 1) / KEEP_HOLDS_A_PAGE;
 
-    if (hold == NULL)
+    if (index >= client->held_pages) {
+        const uint32_t count = (m->frame_capacity - 1) / KEEP_HOLDS_A_PAGE + 1;
+        keep_holds **held = realloc(client->held, count * sizeof(keep_holds *));
+
+        if (held == NULL)
+            return NULL;
+        memset(&held[client->held_pages], 0, (count - client->held_pages) * sizeof(keep_holds *));
+        client->held = held;
+        client->held_pages = count;
+    }
+    if (client->held[index] == NULL) {
+        client->held[index] = malloc(sizeof(keep_holds));
+        if (client->held[index] != NULL)
+            memset(client->held[index], 0, sizeof(keep_holds));
+    }
+    return client->held[index];
+}
+
+/* NULL: no memory. */
+static keep_hold *new_hold(const gvmi_machine *m, keep_client *client, keep_frame *frame)
+{
+    const uint32_t number = frame->spec.frame;
+    keep_holds *page = make_page(m, client, number);
+    keep_hold *hold;
+
+    if (page == NULL)
         return NULL;
-    *hold = (keep_hold){
-        .client = client, .frame = frame->spec.frame, .next = frame->holds, .own_next = client->held};
+    hold = &page->holds[(number - 1) % KEEP_HOLDS_A_PAGE];
+    *hold = (keep_hold){.client = client, .frame = number, .next = frame->holds};
     if (hold->next != NULL)
         hold->next->prev = hold;
     frame->holds = hold;
     frame->holders++;
-    client->held = hold;
+    page->count++;
     client->held_count++;
     return hold;
+}
+
+keep_hold *gvmi_keep_next_hold(const keep_client *client, uint32_t *next)
+{
+    while (*next < client->held_pages * KEEP_HOLDS_A_PAGE) {
+        const keep_holds *page = client->held[*next / KEEP_HOLDS_A_PAGE];
+        const uint32_t frame = ++*next;
+
+        if (page == NULL)
+            *next = (frame - 1) / KEEP_HOLDS_A_PAGE * KEEP_HOLDS_A_PAGE + KEEP_HOLDS_A_PAGE;
+        else if (page->holds[(frame - 1) % KEEP_HOLDS_A_PAGE].client != NULL)
+            return gvmi_keep_find_hold(client, frame);
+    }
+    return NULL;
 }
 
 /* Is the end of the client's socket enough? Its library closes the socket when nothing is mapped there
@@ -48,14 +88,13 @@ bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client,
 static void hold_frame(gvmi_machine *m, keep_client *client, uint32_t number, bool writes)
 {
     keep_frame *frame = number != 0 ? gvmi_keep_frame(m, number) : NULL;
-    keep_hold *hold = frame != NULL ? frame->holds : NULL;
+    keep_hold *hold;
 
     if (frame == NULL)
         return;
-    while (hold != NULL && hold->client != client)
-        hold = hold->next;
+    hold = gvmi_keep_find_hold(client, number);
     if (hold == NULL)
-        hold = new_hold(client, frame);
+        hold = new_hold(m, client, frame);
     if (hold == NULL) {
         frame->tainted = true;
         frame->unsafe = frame->unsafe || writes;
@@ -115,6 +154,7 @@ static bool hold_opening(gvmi_machine *m, const keep_opening *opening, bool writ
     if (!writes || object->chunk_count == 0)
         return false;
     object->fenced = true;
+    object->fence_first = 0;
     if (object->lease_state == KEEP_SHARED || object->lease_state == KEEP_EXCLUSIVE)
         gvmi_keep_withdraw(m, object);
     gvmi_keep_mark(m, object);
@@ -167,6 +207,7 @@ static void unlink_hold(keep_frame *frame, const keep_hold *hold)
     frame->writers -= hold->writes;
 }
 
+/* Of the frame. */
 static void release_hold(gvmi_machine *m, const keep_hold *hold)
 {
     keep_frame *frame = gvmi_keep_frame(m, hold->frame);
@@ -187,30 +228,43 @@ static void release_hold(gvmi_machine *m, const keep_hold *hold)
  * program closed the descriptor itself, and what it has mapped is mapped. */
 static bool shows_leases(const keep_client *client)
 {
-    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX && client->held != NULL; slot++)
+    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX && client->held_count > 0; slot++)
         if (gvmi_lease_any(atomic_load(&client->leases[slot].word)))
             return true;
     return false;
+}
+
+/* Of the client: its page goes with the last one there. */
+static void forget_hold(keep_client *client, keep_hold *hold)
+{
+    keep_holds **page = &client->held[(hold->frame - 1) / KEEP_HOLDS_A_PAGE];
+
+    *hold = (keep_hold){0};
+    client->held_count--;
+    if (--(*page)->count > 0)
+        return;
+    free(*page);
+    *page = NULL;
 }
 
 void gvmi_keep_release_holds(gvmi_machine *m, keep_client *client, bool gone)
 {
     const bool leases = !gone && shows_leases(client);
     bool wrote = false;
+    uint32_t next = 0;
 
-    for (keep_hold **place = &client->held; *place != NULL;) {
-        keep_hold *hold = *place;
-
+    for (keep_hold *hold; (hold = gvmi_keep_next_hold(client, &next)) != NULL;) {
         if (!gone && ((hold->writes && leases) ||
-                      !gvmi_keep_close_is_enough(m, client, &gvmi_keep_frame(m, hold->frame)->domain))) {
-            place = &hold->own_next;
+                      !gvmi_keep_close_is_enough(m, client, &gvmi_keep_frame(m, hold->frame)->domain)))
             continue;
-        }
         wrote = wrote || hold->writes;
-        *place = hold->own_next;
-        client->held_count--;
         release_hold(m, hold);
-        free(hold);
+        forget_hold(client, hold);
+    }
+    if (client->held_count == 0) {
+        free(client->held);
+        client->held = NULL;
+        client->held_pages = 0;
     }
     for (keep_object *object = wrote ? m->objects : NULL; object != NULL; object = object->next)
         gvmi_keep_retry_fence(m, object);
@@ -218,14 +272,23 @@ void gvmi_keep_release_holds(gvmi_machine *m, keep_client *client, bool gone)
 
 /* ---- the fence */
 
+/* The first chunk that is in a frame with writers; chunk_count or more: none is. While the object is fenced no chunk
+ * below comes into such a frame, so all looks together cost one walk. */
+static uint32_t find_fenced_chunk(gvmi_machine *m, keep_object *object)
+{
+    while (object->fence_first < object->chunk_count &&
+           !gvmi_keep_has_writers(m, gvmi_keep_frame_where(&object->chunks[object->fence_first])))
+        object->fence_first++;
+    return object->fence_first;
+}
+
 void gvmi_keep_check_fence(gvmi_machine *m, keep_object *object)
 {
-    bool needed = false;
+    bool needed;
 
     if (!object->fenced)
         return;
-    for (uint32_t i = 0; i < object->chunk_count && !needed; i++)
-        needed = gvmi_keep_has_writers(m, gvmi_keep_frame_where(&object->chunks[i]));
+    needed = find_fenced_chunk(m, object) < object->chunk_count;
     object->fenced = needed;
     object->fence_waits = object->fence_waits && needed;
     object->fence_logged = object->fence_logged && needed;
@@ -239,14 +302,14 @@ void gvmi_keep_retry_fence(gvmi_machine *m, keep_object *object)
     gvmi_keep_mark(m, object);
 }
 
-int32_t gvmi_keep_fence_writer(gvmi_machine *m, const keep_object *object)
+int32_t gvmi_keep_fence_writer(gvmi_machine *m, keep_object *object)
 {
-    for (uint32_t i = 0; i < object->chunk_count; i++) {
-        const uint32_t number = gvmi_keep_frame_where(&object->chunks[i]);
+    for (uint32_t i = find_fenced_chunk(m, object); i < object->chunk_count; i++) {
+        const keep_frame *frame = gvmi_keep_frame(m, gvmi_keep_frame_where(&object->chunks[i]));
 
-        for (const keep_hold *hold = gvmi_keep_frame(m, number)->holds; hold != NULL; hold = hold->next)
-            if (hold->writes)
-                return hold->client->who.pid;
+        for (const keep_hold *h = frame->writers > 0 ? frame->holds : NULL; h != NULL; h = h->next)
+            if (h->writes)
+                return h->client->who.pid;
     }
     return 0;
 }

@@ -285,7 +285,7 @@ static void make_known(gvmi_machine *m, keep_object *object, const keep_growth *
     object->generation++;
     object->bare_send = true; /* also if it grew within its last chunk */
     object->asker = growth->client;
-    gvmi_keep_send_maps(m, object);
+    gvmi_keep_send_new(m, object, growth->old_count);
     object->asker = NULL;
 }
 

@@ -346,6 +346,7 @@ void gvmi_machine_clock(gvmi_machine *m, int64_t now_ns)
 void gvmi_machine_tick(gvmi_machine *m, int64_t now_ns)
 {
     gvmi_machine_clock(m, now_ns);
+    m->ended = 0;
     if (now_ns >= m->next_wait_ns)
         gvmi_keep_expire_waits(m);
     if (now_ns >= m->next_look_ns)

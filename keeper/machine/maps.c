@@ -180,20 +180,22 @@ static void add_to_set(gvmi_machine *m, map_set *set, uint32_t index)
     set->indexes[set->count++] = index;
 }
 
-/* Of the chunks that it follows those of which something is to be sent; and, to all, those that are cut off: in their
- * place others may come, which must not be taken for those. */
-static void send_changes(gvmi_machine *m, keep_opening *opening)
+static uint32_t most_chunks_of_map(const keep_object *object)
+{
+    if (object->moving == 0 || MOVE_BYTES_MAX / object->chunk_bytes >= GVMI_WIRE_CHUNKS_MAX)
+        return GVMI_WIRE_CHUNKS_MAX;
+    return object->chunk_bytes < MOVE_BYTES_MAX ? (uint32_t)(MOVE_BYTES_MAX / object->chunk_bytes) : 1;
+}
+
+/* Of the chunks from first to end that it follows those of which something is to be sent; and, to all, those that are cut
+ * off: in their place others may come, which must not be taken for those. */
+static void send_changes(gvmi_machine *m, keep_opening *opening, uint32_t first, uint32_t end)
 {
     const keep_object *object = opening->object;
-    const uint32_t chunks = gvmi_keep_opened_chunks(opening),
-                   end = object->send_end < chunks ? object->send_end : chunks;
-    map_set set = {.opening = opening, .most = GVMI_WIRE_CHUNKS_MAX};
+    const uint32_t chunks = gvmi_keep_opened_chunks(opening);
+    map_set set = {.opening = opening, .most = most_chunks_of_map(object)};
 
-    if (object->moving > 0 && MOVE_BYTES_MAX / object->chunk_bytes < set.most)
-        set.most = object->chunk_bytes < MOVE_BYTES_MAX
-                       ? (uint32_t)(MOVE_BYTES_MAX / object->chunk_bytes)
-                       : 1;
-    for (uint32_t i = object->send_first; i < end && object->sending > 0; i++)
+    for (uint32_t i = first; i < end && i < chunks && object->sending > 0; i++)
         if (object->chunks[i].send &&
             (object->chunks[i].op == KEEP_OP_CUT || gvmi_keep_follows(opening, &object->chunks[i])))
             add_to_set(m, &set, i);
@@ -218,21 +220,55 @@ static void end_send(gvmi_machine *m, keep_object *object, uint32_t index)
     gvmi_keep_check_answers(m, object, index);
 }
 
-void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object)
+static void send_range(gvmi_machine *m, keep_object *object, uint32_t first, uint32_t end)
 {
-    if (object->sending == 0 && !object->bare_send)
-        return;
+    const uint64_t looks = (uint64_t)(end - first) * object->opening_count;
+
+    gvmi_keep_count_served(m, (uint32_t)(looks / KEEP_REQUEST_CHUNKS));
     for (keep_opening *o = object->openings; o != NULL; o = o->next)
         if (o->welcomed && !o->broken)
-            send_changes(m, o);
+            send_changes(m, o, first, end);
     object->bare_send = false;
-    for (uint32_t i = object->send_first; i < object->send_end && object->sending > 0; i++)
+    for (uint32_t i = first; i < end && object->sending > 0; i++)
         if (object->chunks[i].send)
             end_send(m, object, i);
     gvmi_keep_publish_permits(object);
 }
 
-/* It is sent at the end of the event, or where it comes in for those who wait. */
+/* Where the event is to end sending: a MAP counts as a request, and all openings are sent the same chunks. */
+static uint32_t find_range_end(const gvmi_machine *m, const keep_object *object)
+{
+    const uint32_t openings = object->opening_count > 0 ? object->opening_count : 1;
+    const uint32_t maps = m->serves_left > openings ? m->serves_left / openings : m->serves_left > 0;
+    const uint32_t chunks = maps * most_chunks_of_map(object);
+
+    return chunks < object->send_end - object->send_first ? object->send_first + chunks
+                                                          : object->send_end;
+}
+
+void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object)
+{
+    const uint32_t first = object->send_first;
+
+    if (object->sending == 0 && !object->bare_send)
+        return;
+    if (object->sending == 0) {
+        send_range(m, object, 0, 0);
+        return;
+    }
+    object->send_first = find_range_end(m, object);
+    if (object->send_first > first)
+        send_range(m, object, first, object->send_first);
+    if (object->sending > 0)
+        gvmi_keep_serve_later(m, object);
+}
+
+void gvmi_keep_send_new(gvmi_machine *m, keep_object *object, uint32_t first)
+{
+    send_range(m, object, first, object->chunk_count);
+}
+
+/* It is sent at the end of the event, or in the next turns, or where it comes in for those who wait. */
 static bool is_sent_later(const keep_opening *opening, const keep_chunk *chunk)
 {
     const bool waits = opening->object->bringing && (opening->flags & GVM_OPEN_MAPPED) == 0;

@@ -22,14 +22,11 @@ static keep_device *device_of(gvmi_machine *m, const keep_object *object)
     return &m->devices[object->device];
 }
 
-/* So many chunks are looked at in the time of a request. */
-#define REQUEST_CHUNKS 256u
-
 void gvmi_keep_resident(gvmi_machine *m, keep_object *object)
 {
     uint64_t bytes = 0;
 
-    gvmi_keep_count_served(m, object->chunk_places / REQUEST_CHUNKS);
+    gvmi_keep_count_served(m, object->chunk_places / KEEP_REQUEST_CHUNKS);
     for (uint32_t i = 0; i < object->chunk_places; i++) {
         const keep_chunk *chunk = &object->chunks[i];
 

@@ -178,6 +178,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
     gvmi_keep_unname(m, object);
     gvmi_keep_end_links(m, object);
     gvmi_keep_drop_foreign(m, object);
+    /* Where it was not marked, gvmi_keep_unname() has put it at the head. */
     for (keep_object **link = &m->marked; *link != NULL; link = &(*link)->next_marked)
         if (*link == object) {
             *link = object->next_marked;

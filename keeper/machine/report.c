@@ -159,6 +159,8 @@ void gvmi_keep_describe_device(const gvmi_machine *m, uint32_t index, gvmi_snaps
 
 void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvmi_snapshot_client *info)
 {
+    uint32_t next = 0;
+
     memset(info, 0, sizeof *info);
     info->id = client->number;
     info->pid = client->who.pid;
@@ -168,7 +170,7 @@ void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvmi_
     info->acquires = client->acquires;
     info->cut_off = client->cut;
     info->committed_bytes = client->committed_bytes;
-    for (const keep_hold *hold = client->held; hold != NULL; hold = hold->own_next) {
+    for (const keep_hold *hold; (hold = gvmi_keep_next_hold(client, &next)) != NULL;) {
         const keep_frame *frame = gvmi_keep_frame(m, hold->frame);
 
         if (frame->state == KEEP_FRAME_HELD)

@@ -55,7 +55,33 @@ static keep_place *place_of(gvmi_machine *m, const keep_frame *frame)
     return gvmi_keep_place(m, (gvm_tier)frame->spec.tier, frame->spec.device);
 }
 
-/* ---- the list of free frames of a place */
+/* ---- the lists of free frames: those of a place, and of them those that are kept for one object */
+
+static void list_foreign(gvmi_machine *m, keep_frame *frame)
+{
+    keep_object *object = frame->foreign;
+
+    if (object == NULL)
+        return;
+    frame->foreign_prev = 0;
+    frame->foreign_next = object->first_foreign;
+    if (frame->foreign_next != 0)
+        gvmi_keep_frame(m, frame->foreign_next)->foreign_prev = frame->spec.frame;
+    object->first_foreign = frame->spec.frame;
+}
+
+static void unlist_foreign(gvmi_machine *m, keep_frame *frame)
+{
+    if (frame->foreign == NULL)
+        return;
+    if (frame->foreign_prev != 0)
+        gvmi_keep_frame(m, frame->foreign_prev)->foreign_next = frame->foreign_next;
+    else
+        frame->foreign->first_foreign = frame->foreign_next;
+    if (frame->foreign_next != 0)
+        gvmi_keep_frame(m, frame->foreign_next)->foreign_prev = frame->foreign_prev;
+    frame->foreign_prev = frame->foreign_next = 0;
+}
 
 static void list_free(gvmi_machine *m, keep_frame *frame)
 {
@@ -68,6 +94,7 @@ static void list_free(gvmi_machine *m, keep_frame *frame)
         gvmi_keep_frame(m, place->first_free)->prev = frame->spec.frame;
     place->first_free = frame->spec.frame;
     place->free_bytes += frame->spec.bytes;
+    list_foreign(m, frame);
 }
 
 static void unlist_free(gvmi_machine *m, keep_frame *frame)
@@ -82,6 +109,7 @@ static void unlist_free(gvmi_machine *m, keep_frame *frame)
         gvmi_keep_frame(m, frame->next)->prev = frame->prev;
     frame->prev = frame->next = 0;
     place->free_bytes -= frame->spec.bytes;
+    unlist_foreign(m, frame);
 }
 
 /* ---- making and dropping */
@@ -175,7 +203,7 @@ static bool frame_fits_object(const keep_frame *frame, const keep_object *object
 {
     return frame->spec.bytes == object->chunk_bytes &&
            (frame->spec.tier == GVM_TIER_DEVICE || frame->spec.device == object->device) &&
-           (frame->foreign == 0 || frame->foreign == object->id) &&
+           (frame->foreign == NULL || frame->foreign == object) &&
            (!frame->seen || memcmp(&frame->domain, &object->domain, sizeof frame->domain) == 0);
 }
 
@@ -436,21 +464,8 @@ void gvmi_keep_frame_seen(gvmi_machine *m, uint32_t number, const keep_opening *
     frame->domain = *domain;
     opening->client->mapped = true;
     if (!gvmi_keep_owns(m, opening->client, object)) {
-        frame->foreign = object->id;
+        frame->foreign = object;
         object->foreign = true;
-    }
-}
-
-static void drop_free_foreign(gvmi_machine *m, const keep_place *place, const keep_object *object)
-{
-    for (uint32_t number = place->first_free, next; number != 0; number = next) {
-        keep_frame *frame = gvmi_keep_frame(m, number);
-
-        next = frame->next;
-        if (frame->foreign != object->id)
-            continue;
-        unlist_free(m, frame);
-        drop_frame(m, frame);
     }
 }
 
@@ -463,12 +478,15 @@ void gvmi_keep_drop_foreign(gvmi_machine *m, keep_object *object)
         const uint32_t frames[] = {object->chunks[i].device_frame, object->chunks[i].away_frame};
 
         for (unsigned f = 0; f < 2; f++)
-            if (frames[f] != 0 && gvmi_keep_frame(m, frames[f])->foreign != 0)
+            if (frames[f] != 0 && gvmi_keep_frame(m, frames[f])->foreign != NULL)
                 gvmi_keep_taint(m, frames[f]);
     }
-    drop_free_foreign(m, &m->host, object);
-    for (uint32_t d = 0; d < m->config.device_count; d++)
-        drop_free_foreign(m, &m->devices[d].place, object);
+    while (object->first_foreign != 0) {
+        keep_frame *frame = gvmi_keep_frame(m, object->first_foreign);
+
+        unlist_free(m, frame);
+        drop_frame(m, frame);
+    }
 }
 
 /* ---- host frames ahead of need: the driver takes 0.3 s a GiB to make them */

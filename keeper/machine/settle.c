@@ -5,8 +5,8 @@
  * It ends because every round either uses up a waiting request, a free frame or an answer, or marks
  * nothing.
  *
- * Of requests that wait for leases, or to grow, an event serves at most KEEP_SERVED_MAX. Objects at which some are
- * left are listed, and served after the visits of a turn, each for a part, in rotation. */
+ * Of requests that wait for leases, or to grow, an event serves at most KEEP_SERVED_MAX. MAPs count as such; those of
+ * chunks that move are sent as far as that lasts. Objects at which some are left are listed, and served after the visits of a turn, each for a part, in rotation. */
 #include <stdlib.h>
 
 #include "keeper/machine/lend.h"
@@ -91,8 +91,8 @@ static void serve_room(gvmi_machine *m, keep_device *device)
 
 static void settle_object(gvmi_machine *m, keep_object *object)
 {
+    gvmi_keep_send_maps(m, object); /* first: growths, which clients ask for, do not put off what moves */
     gvmi_keep_grow_settle(m, object);
-    gvmi_keep_send_maps(m, object);
     if (object->lease_state == KEEP_FROZEN && object->moving == 0)
         gvmi_keep_thaw(m, object);
     if (object->lease_state != KEEP_FROZEN)

@@ -52,11 +52,12 @@
  *     something or has a quota of its own.
  * I10 what a client has open, created, asked for and waits for is what its lists have; no slot below
  *     its free_slot is free.
- * I11 an object with a chunk in a frame that has writers is fenced; a fenced object is DRAINING or
- *     FROZEN, so no lease on it is granted. No clean chunk has a frame with writers, except while
+ * I11 an object with a chunk in a frame that has writers is fenced, and none of those is below its
+ *     fence_first; a fenced object is DRAINING or FROZEN, so no lease on it is granted. No clean chunk has a frame with writers, except while
  *     it is on its way.
  * I12 a frame's holders, and writers, is how many clients hold it, and hold it for writing; each of
- *     them does so once.
+ *     them does so once, by the hold of that frame in its pages. A free frame that is foreign is in the list of
+ *     those of its object.
  * I13 the counts of an object's openers are those of its openings, by user; first_leased of a DRAINING object
  *     is one of them, or NULL; the list of MAPs has those of all openings, in the order of sending.
  * I14 a link is in the tree and in its object's list, or has ended and is in that of those; an
@@ -131,6 +132,7 @@ typedef enum keep_lease_event {
 #define KEEP_CHUNKS_MAX \
     (1u << 16)                    /* of an object: the MAPs of two such wait in a client's outbox */
 #define KEEP_SERVED_MAX 256u      /* requests for leases, in an event or a turn */
+#define KEEP_REQUEST_CHUNKS 256u  /* so many chunks are looked at in the time of a request */
 #define KEEP_FREED_LINKS_MAX 512u /* of those that have ended, in a turn */
 #define KEEP_THAWS_MAX 8 /* that a request waits for at most, so that it has room on the device */
 #define KEEP_LOOKS_MAX 65536u /* at objects and openings, for memory that can be recalled */
@@ -167,6 +169,7 @@ typedef struct keep_link keep_link;
 typedef struct keep_links keep_links;
 typedef struct keep_wait keep_wait;
 typedef struct keep_hold keep_hold;
+typedef struct keep_holds keep_holds;
 
 /* Who may have seen a frame's bytes: those whom these let open an object. */
 typedef struct keep_domain {
@@ -193,11 +196,12 @@ typedef struct keep_frame {
     bool unsafe;  /* it could not be written down who may write it: as if it had writers for ever */
     bool lent;    /* USED: by a chunk of another device's object */
     keep_domain domain;
-    uint64_t foreign; /* id of the object for which another user's process was sent it; 0: none */
-    uint32_t holders; /* clients that may have it mapped, whatever they say (keep_hold) */
-    uint32_t writers; /* of them, those that may write it */
-    keep_hold *holds; /* theirs; HELD: the user of the first is charged */
-    uint32_t prev, next; /* in the list of its place's free frames, or of those to be dropped */
+    keep_object *foreign; /* the object for which another user's process was sent it; NULL: none */
+    uint32_t holders;     /* clients that may have it mapped, whatever they say (keep_hold) */
+    uint32_t writers;     /* of them, those that may write it */
+    keep_hold *holds;     /* theirs; HELD: the user of the first is charged */
+    uint32_t prev, next;  /* in the list of its place's free frames, or of those to be dropped */
+    uint32_t foreign_prev, foreign_next; /* FREE: in the list of those that are foreign's */
 } keep_frame;
 
 /* Where frames come from: a device, or the host. */
@@ -308,8 +312,10 @@ struct keep_object {
     bool proposed;    /* home_address is what was proposed: no other object's is to overlap it */
     bool fenced;      /* clients that were cut off may still write to it: no lease is granted */
     bool fence_waits; /* for room, or for their end: not to be tried again before the next look */
-    bool fence_logged; /* that was logged */
-    bool foreign;      /* a process of another user was sent frames of it */
+    bool fence_logged;      /* that was logged */
+    bool foreign;           /* a process of another user was sent frames of it */
+    uint32_t first_foreign; /* frame that is free, and kept for the object */
+    uint32_t fence_first;   /* fenced: no chunk below it is in a frame that has writers */
     uint32_t device;
     uint32_t creator;                         /* client number; 0: gone */
     keep_object *created_prev, *created_next; /* among those of its creator */
@@ -342,10 +348,11 @@ struct keep_object {
     keep_opener *openers;       /* whose openings these are */
     keep_opening *first_leased; /* DRAINING: those before it in the list have no lease; NULL: none has */
 
-    uint32_t moving;               /* chunks with an OUT or IN */
-    uint32_t leaving;              /* of them, those with an OUT that have a device frame yet */
-    uint32_t sending;              /* chunks with send */
-    uint32_t send_first, send_end; /* while there are any they are within these */
+    uint32_t moving;  /* chunks with an OUT or IN */
+    uint32_t leaving; /* of them, those with an OUT that have a device frame yet */
+    uint32_t sending; /* chunks with send */
+    uint32_t send_first,
+        send_end; /* while there are any they are within these; what an event leaves is sent in the next turns */
     bool bringing;            /* FROZEN for those who wait: what comes in is sent to them, too */
     bool bring_failed;        /* a copy of a chunk to its device, since chunks were last brought */
     uint32_t jobs;            /* under way, of any kind */
@@ -448,11 +455,17 @@ struct keep_opening {
 /* A frame that a client may have mapped which was cut off, or is not trusted
  * (gvmi_keep_hold_closed(), gvmi_keep_hold_not_mapped()). */
 struct keep_hold {
-    keep_client *client;
+    keep_client *client; /* NULL: it does not hold the frame */
     uint32_t frame;
     bool writes;            /* it may write there */
     keep_hold *prev, *next; /* of the frame */
-    keep_hold *own_next;    /* of the client */
+};
+
+/* Those of a client, by frame: found without a walk over what others hold of the frame. */
+#define KEEP_HOLDS_A_PAGE 64u
+struct keep_holds {
+    uint32_t count;
+    keep_hold holds[KEEP_HOLDS_A_PAGE];
 };
 
 struct keep_client {
@@ -488,8 +501,8 @@ struct keep_client {
     int64_t left_ns;    /* when the socket closed */
     int64_t delayed_ns; /* until when the system did not let it be sent something */
     uint64_t acquires;
-    keep_hold *held; /* what it may still have mapped, each frame once */
-    uint32_t held_count;
+    keep_holds **held; /* what it may still have mapped: pages, by number of the frame; NULL: one without any */
+    uint32_t held_pages, held_count;
     char reason[96];
 };
 
@@ -555,7 +568,8 @@ struct gvmi_machine {
     uint32_t client_capacity;
     keep_object *objects, *marked;
     keep_object *first_unserved, *last_unserved;
-    uint32_t serves_left;                  /* requests that may be served yet in this event */
+    uint32_t serves_left; /* requests that may be served yet in this event */
+    uint32_t ended;       /* what clients had that were late and end in this tick (ending.c) */
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
     uint64_t mapping_bytes;                /* host_bytes of all of them */
     keep_object *duplicated;               /* those with duplicate_chunks */
@@ -606,6 +620,15 @@ static inline keep_client *gvmi_keep_client_of(gvmi_machine *m, uint64_t id)
     return client != NULL && client->id == id ? client : NULL;
 }
 
+/* What the client holds of the frame; NULL: nothing. */
+static inline keep_hold *gvmi_keep_find_hold(const keep_client *client, uint32_t frame)
+{
+    const uint32_t page = (frame - 1) / KEEP_HOLDS_A_PAGE, place = (frame - 1) % KEEP_HOLDS_A_PAGE;
+    keep_holds *holds = page < client->held_pages ? client->held[page] : NULL;
+
+    return holds != NULL && holds->holds[place].client != NULL ? &holds->holds[place] : NULL;
+}
+
 /* What the opening may have of the object: how many chunks, and bytes. */
 static inline uint32_t gvmi_keep_opened_chunks(const keep_opening *opening)
 {
@@ -638,7 +661,7 @@ static inline bool gvmi_keep_follows_all(const keep_opening *opening)
 /* ---- actions.c */
 /* The object is looked at when the event is settled. */
 void gvmi_keep_mark(gvmi_machine *m, keep_object *object);
-/* A MAP of the chunk is to be sent at the end of the event. */
+/* A MAP of the chunk is to be sent at the end of the event, or in the next turns. */
 void gvmi_keep_send_chunk(gvmi_machine *m, keep_object *object, uint32_t index);
 /* Requests were served: a growth counts as one for each opening of its object, too, and a walk over chunks as
  * gvmi_keep_resident() has it. */
@@ -762,13 +785,15 @@ void gvmi_keep_hold_not_mapped(gvmi_machine *m, const keep_opening *opening);
 /* Is the client's word enough that it has nothing of the object mapped any more? */
 bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client,
                                const keep_domain *owner);
+/* What the client holds, one after the other: *next is 0 before the first. NULL: there is no more. */
+keep_hold *gvmi_keep_next_hold(const keep_client *client, uint32_t *next);
 /* The client holds nothing any more, or, if its process goes on, nothing of its own user's. */
 void gvmi_keep_release_holds(gvmi_machine *m, keep_client *client, bool gone);
 /* Looks whether the fence is still needed. */
 void gvmi_keep_check_fence(gvmi_machine *m, keep_object *object);
 void gvmi_keep_retry_fence(gvmi_machine *m, keep_object *object);
 /* The process that may write to the object; 0: it is not known. */
-int32_t gvmi_keep_fence_writer(gvmi_machine *m, const keep_object *object);
+int32_t gvmi_keep_fence_writer(gvmi_machine *m, keep_object *object);
 /* Once: somebody waits, perhaps for ever, and only the administrator can do something. */
 void gvmi_keep_log_no_room(gvmi_machine *m, keep_object *object);
 
@@ -782,9 +807,11 @@ void gvmi_keep_end_cut(gvmi_machine *m, keep_object *object);
 void gvmi_keep_drop_places(keep_object *object);
 
 /* ---- maps.c */
-/* Sends the openings that follow them the chunks of which something is to be sent, and all openings size and
- * generation where those changed. */
+/* Sends the openings that follow them the chunks of which something is to be sent, as many as the event may, and all
+ * openings size and generation where those changed. The rest is for the next turns. */
 void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object);
+/* Likewise all chunks from first on, which are new. */
+void gvmi_keep_send_new(gvmi_machine *m, keep_object *object, uint32_t first);
 /* Has the opening follow all chunks, and sends it those that it did not follow, as far as they are not on their way. */
 void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening);
 /* Likewise the openings whose requests wait while chunks come in: so they map some while others are copied. */

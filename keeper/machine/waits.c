@@ -143,7 +143,7 @@ void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *ope
 
 static void expire_wait(gvmi_machine *m, keep_wait *wait)
 {
-    const keep_object *object = wait->object;
+    keep_object *object = wait->object;
 
     m->timeouts++;
     if (object->fenced)

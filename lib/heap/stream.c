@@ -350,12 +350,23 @@ static gvmi_heap_wait take_wait(gvm_heap *heap)
     return first;
 }
 
-/* After a reset of the context nothing is waited for, and the events are gone. */
+/* After a reset of the device's context: its own events went with it, those of streams of other contexts did not. */
+static void destroy_foreign_events(const gvmi_heap_wait *wait)
+{
+    if (wait->event.foreign != NULL)
+        destroy_event(&wait->event);
+    for (size_t i = 0; i < wait->other_count; i++)
+        if (wait->others[i].foreign != NULL)
+            destroy_event(&wait->others[i]);
+}
+
+/* After a reset of the context nothing is waited for. */
 static void clear_lost_waits_locked(gvm_heap *heap)
 {
     while (heap->wait_count > 0 && gvmi_device_was_reset(heap->device)) {
         const gvmi_heap_wait first = take_wait(heap);
 
+        destroy_foreign_events(&first);
         end_wait(heap, &first);
     }
 }

@@ -332,7 +332,7 @@ void *__wrap_malloc(size_t bytes);
 
 void *__wrap_malloc(size_t bytes)
 {
-    return no_holds && bytes == sizeof(keep_hold) ? NULL : __real_malloc(bytes);
+    return no_holds && bytes == sizeof(keep_holds) ? NULL : __real_malloc(bytes);
 }
 
 /* b could write when it was cut off, and it cannot be written down where. The process is forgotten at once:

@@ -1,7 +1,7 @@
 /* The keeper's machine: what is too long for one event and is done in turns, a part in each.
  *
  * That a part is short is shown by how much it does, not by time. */
-#include "tests/unit/machine_fixture.h"
+#include "tests/unit/machine_pair.h"
 
 /* ---- requests that can be answered at once */
 
@@ -437,6 +437,243 @@ static void copy_is_given_up_without_a_look_at_those_that_are_mapped(void **stat
     end_fixture(&w);
 }
 
+/* ---- what moves is sent to many openings */
+
+#define MANY_CHUNKS 1024
+
+/* Each of the clients has /x open 16 times. */
+static void start_openings(fixture *w, unsigned clients, uint32_t lease_limit_ms)
+{
+    gvmi_machine_config config = small_config(MANY_CHUNKS, MANY_CHUNKS);
+    uint32_t slot;
+
+    config.clients_max = 32;
+    config.lease_limit_ms = lease_limit_ms;
+    start_fixture_as(w, &config);
+    w->unchecked = true;
+    (void)join(w, 1);
+    assert_int_equal(create_of(w, w->actors, "/x", MANY_CHUNKS, MANY_CHUNKS, 0, GVM_OBJECT_KEEP),
+                     GVM_OK);
+    for (unsigned i = 0; i < clients; i++) {
+        actor *a = join(w, 1);
+
+        for (unsigned n = 0; n < KEEP_CLIENT_OPENINGS_MAX; n++)
+            assert_int_equal(open_object(w, a, "/x", 0, &slot), GVM_OK);
+    }
+}
+
+static unsigned count_queued_maps(const fixture *w)
+{
+    unsigned count = 0;
+
+    for (const keep_action_node *node = w->machine->first_action; node != NULL; node = node->next)
+        count += node->action.kind == GVMI_ACTION_SEND &&
+                 node->action.message->head.type == GVMI_WIRE_MAP;
+    return count;
+}
+
+/* Of chunks that need no copy: each of 32 openings is sent 16 MAPs. */
+static void eviction_of_clean_chunks_sends_maps_in_turns(void **state)
+{
+    gvmi_wire_message m;
+    fixture w;
+    actor *a;
+
+    (void)state;
+    start_openings(&w, 2, 0);
+    a = &w.actors[0];
+    begin_evict(&w, a, "/x");
+    ask_with_hint(&w, a, a->slot, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    while (work(&w))
+        ;
+    assert_true(granted(a));
+    take(&w, a, a->slot, GVM_LEASE_READ);
+    give(&w, a, a->slot, GVM_LEASE_READ);
+    assert_int_equal(w.machine->objects->duplicate_chunks, MANY_CHUNKS);
+    for (unsigned i = 1; i <= 2; i++)
+        for (uint32_t slot = 0; slot < KEEP_CLIENT_OPENINGS_MAX; slot++)
+            map_object(&w, &w.actors[i], slot);
+
+    gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
+    strcpy(m.body.EVICT.name, "/x");
+    m.body.EVICT.value = UINT64_MAX;
+    gvmi_machine_message(w.machine, a->number, &m);
+    assert_true(count_queued_maps(&w) > 0 && count_queued_maps(&w) <= KEEP_SERVED_MAX);
+    assert_int_equal(gvmi_machine_deadline(w.machine), w.now_ns);
+    assert_true(gvmi_machine_check(w.machine));
+    run(&w);
+    while (work(&w))
+        ;
+    assert_int_equal(last(a)->body.DONE.value, MANY_CHUNKS * CHUNK);
+    assert_int_equal(w.machine->objects->lease_state, KEEP_SHARED);
+    end_fixture(&w);
+}
+
+/* Growths of its client do not put off what is to be sent. */
+static void shrink_behind_growths_sends_maps_in_turns(void **state)
+{
+    gvmi_wire_message m;
+    fixture w;
+    actor *a;
+
+    (void)state;
+    start_openings(&w, 2, 0);
+    a = &w.actors[0];
+    map_object(&w, a, a->slot);
+    for (uint32_t slot = 0; slot < KEEP_CLIENT_OPENINGS_MAX; slot++)
+        map_object(&w, &w.actors[1], slot);
+    gvmi_wire_start(&m, GVMI_WIRE_SHRINK, 19);
+    m.body.SHRINK = (gvmi_wire_grow){.slot = a->slot, .bytes = CHUNK};
+    gvmi_machine_message(w.machine, a->number, &m);
+    assert_true(count_queued_maps(&w) > 0 && count_queued_maps(&w) <= KEEP_SERVED_MAX);
+    assert_true(gvmi_machine_check(w.machine));
+    run(&w);
+    for (unsigned i = 0; i < 3; i++)
+        (void)grow(&w, a, a->slot, 2 * CHUNK - i);
+    while (work(&w))
+        ;
+    assert_int_equal(w.machine->objects->chunk_count, 2);
+    assert_int_equal(w.machine->taken[KEEP_GROWTHS], 0);
+    end_fixture(&w);
+}
+
+/* ---- clients that end together */
+
+static unsigned count_voided(const fixture *w)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < w->actor_count; i++)
+        count += w->actors[i].forgotten || w->machine->clients[w->actors[i].number - 1]->voided;
+    return count;
+}
+
+/* What each may have mapped is written down by chunk, so that chunks count. */
+static void clients_with_many_chunks_end_in_several_ticks(void **state)
+{
+    const unsigned clients = 8;
+    fixture w;
+
+    (void)state;
+    start_openings(&w, clients, 0);
+    for (unsigned i = 1; i <= clients; i++)
+        map_object(&w, &w.actors[i], 0);
+    for (unsigned i = 1; i <= clients; i++)
+        gvmi_machine_disconnect(w.machine, w.actors[i].number);
+    tick(&w, 1001);
+    assert_true(count_voided(&w) > 0 && count_voided(&w) < clients);
+    assert_true(gvmi_machine_deadline(w.machine) <= w.now_ns);
+    tick(&w, 0);
+    assert_int_equal(count_voided(&w), clients);
+    end_fixture(&w);
+}
+
+static void clients_that_keep_leases_too_long_end_in_several_looks(void **state)
+{
+    const unsigned clients = 8;
+    fixture w;
+
+    (void)state;
+    start_openings(&w, clients, 100);
+    for (unsigned i = 1; i <= clients; i++)
+        acquire(&w, &w.actors[i], 0, GVM_LEASE_READ);
+    ask(&w, w.actors, w.actors->slot, GVM_LEASE_WRITE, -1);
+    tick(&w, 101);
+    assert_true(count_voided(&w) > 0 && count_voided(&w) < clients);
+    tick(&w, 101);
+    assert_int_equal(count_voided(&w), clients);
+    assert_true(granted(w.actors));
+    end_fixture(&w);
+}
+
+/* What another client holds of the frames looks as if this one did: it is not looked at. */
+static void client_that_ends_does_not_look_at_what_others_hold(void **state)
+{
+    pair p;
+    actor *c;
+    uint32_t slot = 0;
+    keep_hold *holds[2];
+    keep_client *holder;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    c = join(&p.w, OWNER);
+    assert_int_equal(open_object(&p.w, c, "/x", 0, &slot), GVM_OK);
+    map_object(&p.w, c, slot);
+    cut_off(&p.w, c);
+    holder = p.w.machine->clients[c->number - 1];
+    p.w.unchecked = true;
+    for (uint32_t i = 0; i < 2; i++) {
+        holds[i] = gvmi_keep_frame(p.w.machine, frame_of(&p.w, i))->holds;
+        assert_ptr_equal(holds[i]->client, holder);
+        holds[i]->client = p.w.machine->clients[p.b->number - 1];
+    }
+    cut_off(&p.w, p.b);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(gvmi_keep_frame(p.w.machine, frame_of(&p.w, i))->holders, 2);
+        holds[i]->client = holder;
+    }
+    p.w.unchecked = false;
+    end_fixture(&p.w);
+}
+
+/* ---- who may write to a fenced object */
+
+/* Frames that have no writer, or had none at an earlier look, look as if another client wrote there. */
+static void writer_is_looked_for_from_the_first_frame_that_has_one(void **state)
+{
+    keep_client other = {.who.pid = 99}, *writer;
+    pair p;
+    keep_object *object;
+    keep_frame *frame;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    cut_off(&p.w, p.b);
+    object = p.w.machine->objects;
+    assert_true(object->fenced);
+    frame = gvmi_keep_frame(p.w.machine, frame_of(&p.w, 0));
+    writer = frame->holds->client;
+    frame->holds->client = &other;
+    frame->writers = 0;
+    assert_int_equal(gvmi_keep_fence_writer(p.w.machine, object), 1);
+    frame->writers = 1;
+    assert_int_equal(gvmi_keep_fence_writer(p.w.machine, object), 1);
+    frame->holds->client = writer;
+    object->fence_first = 0;
+    end_fixture(&p.w);
+}
+
+/* ---- frames that are kept for an object alone */
+
+/* One of no object looks as if it were kept for the object that ends. */
+static void object_that_ends_does_not_look_at_all_free_frames(void **state)
+{
+    pair p;
+    uint32_t slot = 0, number;
+    keep_frame *frame;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, 0); /* foreign: a process of another user has its frames */
+    assert_int_equal(create(&p.w, p.a, "/y", 1, 0, &slot), GVM_OK);
+    number = gvmi_keep_frame_where(&p.w.machine->objects->chunks[0]);
+    drop_object(&p.w, p.a, "/y");
+    close_slot(&p.w, p.a, slot);
+    frame = gvmi_keep_frame(p.w.machine, number);
+    assert_int_equal(frame->state, KEEP_FRAME_FREE);
+    p.w.unchecked = true;
+    frame->foreign = p.w.machine->objects;
+    drop_object(&p.w, p.a, "/x");
+    close_slot(&p.w, p.a, p.a_slot);
+    close_slot(&p.w, p.b, p.b_slot);
+    assert_null(p.w.machine->objects);
+    assert_int_equal(p.w.dropped_bytes, 2 * CHUNK);
+    frame->foreign = NULL;
+    p.w.unchecked = false;
+    end_fixture(&p.w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,6 +689,13 @@ int main(void)
         cmocka_unit_test(links_of_a_client_that_left_are_freed_with_the_machine),
         cmocka_unit_test(copy_is_given_up_without_a_look_at_those_that_were_given_up_before),
         cmocka_unit_test(copy_is_given_up_without_a_look_at_those_that_are_mapped),
+        cmocka_unit_test(eviction_of_clean_chunks_sends_maps_in_turns),
+        cmocka_unit_test(shrink_behind_growths_sends_maps_in_turns),
+        cmocka_unit_test(clients_with_many_chunks_end_in_several_ticks),
+        cmocka_unit_test(clients_that_keep_leases_too_long_end_in_several_looks),
+        cmocka_unit_test(client_that_ends_does_not_look_at_what_others_hold),
+        cmocka_unit_test(writer_is_looked_for_from_the_first_frame_that_has_one),
+        cmocka_unit_test(object_that_ends_does_not_look_at_all_free_frames),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
