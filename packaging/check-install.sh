@@ -69,6 +69,7 @@ done
 
 check 'there is the user gvmem' script 'getent passwd gvmem && [ "$(id -u gvmem)" -lt 1000 ]'
 check 'programs and libraries find what they link' script 'cd /usr/lib/postgresql/15/lib
+ls ./gstore-executor ./gstore_fdw.so ./plcuda.so plcuda/gstore-gpu-worker
 ! ldd /usr/bin/gvmem* /usr/lib/*/libgvmem*.so ./gstore-executor ./gstore_fdw.so ./plcuda.so plcuda/gstore-gpu-worker | grep "not found"'
 check 'the software GPU is libcuda.so.1 in a folder of its own' script \
     'readlink -e /usr/lib/*/gvmem-softgpu/libcuda.so.1 | grep libgvmem-softgpu.so && ! ldconfig -p | grep -F gvmem-softgpu/'
@@ -82,7 +83,7 @@ case $(inside dpkg-query -W -f '${Version}' gvmem-tools) in
 *) check 'there are kernels for real GPUs' script "case '$kernels' in *sm_80*sm_90*compute_90*) ;; *) exit 1 ;; esac" ;;
 esac
 check 'gvmem share on the software GPU' script 'GVMEM_DRIVER=soft gvmem share -n 2 -l 16M'
-check 'manual pages' script 'for page in man1/gvmem.1 man3/gvmem-buffer.3 man3/gvm_buffer_commit.3 man7/gvmem.7 man8/gvmem-keeper.8; do
+check 'manual pages' script 'for page in man1/gvmem.1 man3/gvmem-buffer.3 man3/gvm_buffer_commit.3 man3/gvm_callback_call.3 man3/gvm_append_claim.3 man3/rgn_map_cpu.3 man7/gvmem.7 man8/gvmem-keeper.8; do
     zcat /usr/share/man/$page.gz >/dev/null; done'
 
 check 'every link of an installed page leads to a page' script 'for page in /usr/share/doc/*gvmem*/*.md /usr/share/doc/*gstore*/*.md; do

@@ -20,6 +20,7 @@
 #define VERSION_BYTES_LEAST ((uint64) 1024)
 #define VERSIONS_WAIT_MS	3000 /* for the worker, which forgets old ones once a second */
 #define VERSIONS_LOOK_MS	10
+#define MERGE_AGAIN_MS		10000
 
 static HTAB *tables;
 
@@ -427,12 +428,15 @@ make_version(const gstore_view *state, const gstore_rowset *deletes)
 	if (!enough && DsaPointerIsValid(made.deletes))
 		dsa_free(gstore_dsa(), made.deletes);
 	if (!enough)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of shared memory for changes of a table"),
-				 errdetail("The table would have %llu rows that were deleted and not yet compacted.",
-						   deletes != NULL ? (unsigned long long) deletes->count : 0),
-				 errhint("Call gstore_fdw_compact() for the table, or give the server more dynamic shared "
-						 "memory (/dev/shm).")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of shared memory for changes of a table"),
+			 deletes == NULL
+				 ? 0
+				 : errdetail("The table would have %llu rows that were deleted and not yet compacted.",
+							 (unsigned long long) deletes->count),
+			 errhint("Call gstore_fdw_compact() for the table, or give the server more dynamic shared "
+					 "memory (/dev/shm).")));
 	if (!state->empty)
 	{
 		made.store = state->store;
@@ -665,8 +669,13 @@ merge_deletes(gstore_table *table, gstore_version *version)
 
 	if (version->delete_count == 0)
 		return true;
+	/* Before it, as it may end by an ERROR, with what the server keeps of a segment that could not be made. */
+	if (gstore_now_ns() < table->merge_ns)
+		return false;
+	table->merge_ns = gstore_deadline_ns(MERGE_AGAIN_MS);
 	if (!ensure_dead_bitmap(store, version->rows / 8 + 1))
 		return false;
+	table->merge_ns = 0;
 	mark_deletes(version, gstore_at(store->dead_rows));
 	store->dead_count += version->delete_count;
 	dsa_free(gstore_dsa(), version->deletes);

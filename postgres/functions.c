@@ -1,6 +1,6 @@
 /*
  * SQL functions on one table. gstore_fdw_format, _nitems, _nattrs and _rawsize describe the
- * revision that the statement sees, and need SELECT on the table, as reading it would;
+ * revision that the statement's snapshot has, without changes of its own transaction, and need SELECT on the table, as reading it would;
  * gstore_fdw_compact rewrites it.
  */
 #include "postgres.h"

@@ -246,7 +246,7 @@ pending_subxact_callback(SubXactEvent event, SubTransactionId mine, SubTransacti
 				restore_saved_state(p);
 			else if (event != SUBXACT_EVENT_COMMIT_SUB)
 				break;
-			else if (p->saves->outer != NULL && p->saves->outer->level >= level - 1)
+			else if (level == 2 || (p->saves->outer != NULL && p->saves->outer->level >= level - 1))
 				drop_saved_state(p);
 			else
 			{

@@ -233,16 +233,8 @@ may_act_as(int pid, Oid owner)
 {
 	const PGPROC *proc = BackendPidGetProc(pid);
 	const Oid	  role = proc != NULL ? proc->roleId : InvalidOid;
-	MemoryContext before = CurrentMemoryContext;
-	bool		  may;
 
-	if (!OidIsValid(role) || !OidIsValid(owner))
-		return false;
-	StartTransactionCommand();
-	may = is_member_of_role(role, owner);
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(before);
-	return may;
+	return OidIsValid(role) && OidIsValid(owner) && is_member_of_role(role, owner);
 }
 
 static void
@@ -262,10 +254,12 @@ end_loader_at(Oid database, Oid relation)
 static void
 end_loaders_in_the_way(void)
 {
-	LockData *locks;
+	MemoryContext before = CurrentMemoryContext;
+	LockData	 *locks;
 
 	if (!is_loading())
 		return;
+	StartTransactionCommand();
 	locks = GetLockStatusData();
 	for (int i = 0; i < locks->nelements; i++)
 	{
@@ -275,8 +269,8 @@ end_loaders_in_the_way(void)
 			may_act_as(l->pid, owner_of_load(l->locktag.locktag_field1, l->locktag.locktag_field2)))
 			end_loader_at(l->locktag.locktag_field1, l->locktag.locktag_field2);
 	}
-	pfree(locks->locks);
-	pfree(locks);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(before);
 }
 
 /* Tables of one may be recorded: it was dropped without the library, or on the primary of this server. */

@@ -57,37 +57,49 @@ gstore_check_newest(Relation relation, Snapshot snapshot)
 	check_revision(&now, &seen);
 }
 
-/*
- * What a transaction has changed is known to its backend alone: a statement of a function that runs in a parallel worker would not
- * see it. The workers of a scan are told by their leader, and do not come here. While a worker lives its leader changes nothing.
- */
-static void
-check_parallel(Relation relation)
+/* Tables that the leader's transaction has locked as writers do. A worker's leader changes and locks nothing while that lives. */
+static List *
+find_leaders_tables(void)
 {
-	static Oid unchanged = InvalidOid;
-	LockData  *locks;
-	bool	   changed = false;
+	const LOCKMASK writing = LOCKBIT_ON(ShareUpdateExclusiveLock) | LOCKBIT_ON(ShareRowExclusiveLock) |
+		LOCKBIT_ON(ExclusiveLock) | LOCKBIT_ON(AccessExclusiveLock);
+	const MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	const LockData	   *locks = GetLockStatusData();
+	List			   *tables = NIL;
 
-	if (!IsParallelWorker() || unchanged == RelationGetRelid(relation))
-		return;
-	locks = GetLockStatusData();
 	for (int i = 0; i < locks->nelements; i++)
 	{
 		const LockInstanceData *l = &locks->locks[i];
 
-		changed |= l->locktag.locktag_type == LOCKTAG_RELATION &&
-			l->locktag.locktag_field1 == MyDatabaseId &&
-			l->locktag.locktag_field2 == RelationGetRelid(relation) &&
-			l->leaderPid == MyProc->lockGroupLeader->pid &&
-			l->holdMask >= LOCKBIT_ON(ShareUpdateExclusiveLock);
+		if (l->locktag.locktag_type == LOCKTAG_RELATION && l->locktag.locktag_field1 == MyDatabaseId &&
+			l->leaderPid == MyProc->lockGroupLeader->pid && (l->holdMask & writing) != 0)
+			tables = list_append_unique_oid(tables, l->locktag.locktag_field2);
 	}
-	if (changed)
+	MemoryContextSwitchTo(old);
+	return tables;
+}
+
+/*
+ * What a transaction has changed is known to its backend alone: a statement of a function that runs in a parallel worker would not
+ * see it. The workers of a scan are told by their leader, and do not come here.
+ */
+static void
+check_parallel(Relation relation)
+{
+	static List *tables = NIL;
+	static bool	 found = false;
+
+	if (!IsParallelWorker())
+		return;
+	if (!found)
+		tables = find_leaders_tables();
+	found = true;
+	if (list_member_oid(tables, RelationGetRelid(relation)))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("foreign table \"%s\" cannot be read in a parallel worker after the transaction has changed it",
+				 errmsg("foreign table \"%s\" cannot be read in a parallel worker after the transaction has changed or locked it",
 						RelationGetRelationName(relation)),
 				 errhint("Declare the function that reads it PARALLEL RESTRICTED.")));
-	unchanged = RelationGetRelid(relation);
 }
 
 int

@@ -135,6 +135,7 @@ typedef struct gstore_table
 	uint32			 revisions;
 	Oid	   owner; /* at the latest commit; InvalidOid: there was none since the server's start */
 	uint64 version_bytes; /* of its versions, as they count for the owner */
+	int64  merge_ns; /* deletions become a bitmap of the store no earlier, on CLOCK_MONOTONIC */
 	/* Of the loss of all versions there were; a snapshot that does not see it is older. */
 	TransactionId lost_xid;
 	bool		  lost; /* and with it rows, which no newer version replaces for all snapshots */

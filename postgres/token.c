@@ -707,8 +707,6 @@ end_loads(SubTransactionId loaded_in, bool committed, SubTransactionId parent)
 	{
 		gstore_token *t = &gstore->tokens[i];
 
-		if (t->loader == MyProcPid && !committed) /* a load of it that failed may be an inner one's */
-			t->reading = false;
 		if (t->loader != MyProcPid ||
 			(loaded_in != InvalidSubTransactionId && t->loaded_in != loaded_in))
 			continue;

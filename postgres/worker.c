@@ -24,6 +24,7 @@
 #include "storage/procarray.h"
 #include "storage/sinval.h"
 #include "tcop/tcopprot.h"
+#include "utils/acl.h"
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
 #include "utils/varlena.h"
@@ -412,10 +413,12 @@ static void
 recover(MemoryContext before)
 {
 	static int64 logged_ns = 0;
+	static int	 logged = 0;
 
 	HOLD_INTERRUPTS();
-	if (logged_ns == 0 || gstore_now_ns() - logged_ns > LOG_EVERY_NS)
+	if (geterrcode() != logged || gstore_now_ns() - logged_ns > LOG_EVERY_NS)
 	{
+		logged = geterrcode();
 		logged_ns = gstore_now_ns();
 		EmitErrorReport();
 	}
@@ -577,6 +580,10 @@ gstore_worker_main(Datum argument)
 	/* To no database: it makes the process one that pg_stat_activity shows. */
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	SetConfigOption("lock_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE); /* of a catalog's */
+	/* InitPostgres() has left it out, as there is no database: memberships of roles would not be read again. */
+	StartTransactionCommand();
+	initialize_acl();
+	CommitTransactionCommand();
 	before_shmem_exit(stop_at_exit, (Datum) 0);
 	gstore->worker_latch = MyLatch;
 	gstore->worker_pid = MyProcPid;

@@ -229,7 +229,8 @@ def template_page(path):
 def install_aliases(folder, paths):
     target = Path(os.environ.get("MESON_INSTALL_DESTDIR_PREFIX", "/usr/local")) / folder
     target.mkdir(parents=True, exist_ok=True)
-    pages = {target / f"{f.name}.3": h.page for h in (headers.parse(ROOT / path) for path in paths) for f in h.functions}
+    with_page = [headers.parse(ROOT / path) for path in paths if "detail" not in path.parts]
+    pages = {target / f"{f.name}.3": h.page for h in with_page for f in h.functions}
     for alias, page in pages.items():
         alias.write_text(f".so man3/{page}.3\n")
     log = Path(os.environ.get("MESON_BUILD_ROOT", ".")) / "meson-logs/install-aliases.txt"

@@ -146,7 +146,7 @@ GVM_API GVM_CHECKED gvm_status gvm_appender_create(gvm_device *device, uint64_t 
  * smallest chunk, or as many as hold what the last launch wrote there, up to chunk_bytes. More comes
  * meanwhile from the library's thread. The back gets memory besides the front where the budget is at least
  * 16 * chunk_bytes. Where both ends may have data, what is committed ahead at either leaves chunk_bytes of a
- * budget free for claims. Where so much is not available it gets the smallest chunk, and if not even
+ * budget free for claims. An end for which so much is not available gets the smallest chunk, and if not even
  * that, because the budget is spent or the device is full, this succeeds all the same: a kernel's
  * first claim tries again, and fails if it is still not available.
  *

@@ -22,8 +22,8 @@
  * commit waits for none of them. What takes memory or rights from chunks waits for calls that copy or
  * fill them: decommit and move for those on chunks of their range, seal and grant for all. A copy or
  * fill that is called while one of these waits or runs comes after it. So, if the stream of a copy
- * waits for work that a thread has yet to launch or to answer, that thread must do so before it calls
- * these on the copy's chunks: otherwise it waits for itself.
+ * waits for work that a thread has yet to launch or to answer, that thread must launch or answer it
+ * before it calls these on the copy's chunks: otherwise it waits for itself.
  * Ownership: the caller owns a buffer it created or imported and ends it with gvm_buffer_destroy().
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the buffer is unknown
  * or destroyed), GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken), GVM_E_DRIVER (the

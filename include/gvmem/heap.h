@@ -229,7 +229,7 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_
 
 /* The same at an address that is a multiple of alignment_bytes, a power of two up to GVM_HEAP_ALIGNMENT_MAX. Alignments
  * up to 256 change nothing, as every block has them. Only small blocks whose size is no multiple of alignment_bytes take more
- * memory than by the calls above: the next size of cells that is one, or 16 KiB. Requests for more than 16 KiB as
+ * memory than by the calls above: the next larger size of cells that is a multiple, or 16 KiB. Requests for more than 16 KiB as
  * alignment_bytes are served through the heap's lock.
  *
  * GVM_E_INVALID  alignment_bytes is no power of two or too large

@@ -46,7 +46,7 @@
 #include <gvmem/rsvm_view.h>
 
 #define RSVM_CALL static inline __attribute__((unused))
-#define RSVM_PART RSVM_CALL /* of the calls: not for programs */
+#define RSVM_PART RSVM_CALL /* a function that the calls below use; programs do not */
 
 #ifdef __cplusplus
 struct rsvm_pointer_cpu { /* C converts void pointers to others, C++ does not */

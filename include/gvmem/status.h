@@ -26,6 +26,7 @@
  * 8. Calls that wait for a lease, or for what another process sends or receives, have an argument timeout_ms: so many
  *    milliseconds, GVM_TRY, or GVM_FOREVER. GVM_E_TIMEOUT says that it has passed. gvmem/client.h says how long other calls
  *    wait for a keeper's answer; gvm_space_sync() waits as long as an option says, wait_ms.
+ *    gvm_heap_stream_end_within() has timeout_ms for a stream's work.
  * 9. Calls that destroy, close, stop or detach return nothing, cannot fail, and ignore NULL and unknown pointers. Excepted
  *    are gvm_ipc_close() and gvm_callback_server_close().
  *

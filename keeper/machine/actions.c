@@ -32,6 +32,7 @@ void gvmi_keep_send_chunk(gvmi_machine *m, keep_object *object, uint32_t index)
 
 void gvmi_keep_count_served(gvmi_machine *m, uint32_t count)
 {
+    m->served += count;
     m->serves_left -= count < m->serves_left ? count : m->serves_left;
 }
 

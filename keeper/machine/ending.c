@@ -135,7 +135,7 @@ static bool may_end_client(gvmi_machine *m, const keep_client *client)
 
     if (m->ended > 0 && m->ended + count >= ENDED_A_TICK_MAX) {
         m->ended = ENDED_A_TICK_MAX;
-        m->next_look_ns = m->now_ns; /* at once, if this one is over */
+        m->look_again = true; /* at once */
         return false;
     }
     m->ended += count;

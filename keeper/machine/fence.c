@@ -305,8 +305,14 @@ void gvmi_keep_retry_fence(gvmi_machine *m, keep_object *object)
 int32_t gvmi_keep_fence_writer(gvmi_machine *m, keep_object *object)
 {
     for (uint32_t i = find_fenced_chunk(m, object); i < object->chunk_count; i++) {
-        const keep_frame *frame = gvmi_keep_frame(m, gvmi_keep_frame_where(&object->chunks[i]));
+        const uint32_t number = gvmi_keep_frame_where(&object->chunks[i]);
+        const keep_frame *frame;
 
+        if (!gvmi_keep_has_writers(m, number))
+            continue;
+        frame = gvmi_keep_frame(m, number);
+        if (frame->unsafe)
+            return 0; /* nobody could be written down */
         for (const keep_hold *h = frame->writers > 0 ? frame->holds : NULL; h != NULL; h = h->next)
             if (h->writes)
                 return h->client->who.pid;

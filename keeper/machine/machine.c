@@ -326,10 +326,11 @@ static void start_look(gvmi_machine *m)
     if (m->looked_next != NULL)
         return;
     m->looking = false;
-    m->next_look_ns = m->now_ns + LOOK_NS;
     for (uint32_t d = 0; d < m->config.device_count; d++)
         m->devices[d].recall_short = false;
     gvmi_keep_watch_clients(m);
+    m->next_look_ns = m->look_again ? m->now_ns : m->now_ns + LOOK_NS;
+    m->look_again = false;
     gvmi_keep_settle(m);
     gvmi_keep_rebalance(m);
     gvmi_keep_make_ahead(m);

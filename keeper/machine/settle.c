@@ -149,7 +149,8 @@ void gvmi_keep_serve_rest(gvmi_machine *m)
 
         gvmi_keep_mark(m, take_unserved(m));
         m->serves_left = part;
+        m->served = 0;
         settle_machine(m);
-        left -= part > m->serves_left ? part - m->serves_left : 1;
+        left -= m->served == 0 ? 1 : m->served < left ? m->served : left;
     }
 }

@@ -243,7 +243,7 @@ typedef struct keep_chunk {
     uint8_t lent;    /* it is AWAY, in a frame that this device lends: 1 + index; 0: it is not */
     bool make;       /* MAKE_WAIT: the frame does not exist yet */
     bool unsafe;     /* IN: the host frame had writers when the copy began */
-    bool send;       /* a MAP of it is to be sent at the end of the event */
+    bool send;       /* a MAP of it is to be sent at the end of the event, or in the next turns */
     uint32_t waits;  /* unanswered MAPs of it that its move waits for */
     uint32_t unmaps; /* of them, those whose client may have what they replace */
     uint64_t stamp;
@@ -341,7 +341,7 @@ struct keep_object {
     int64_t draining_since_ns;
     keep_wait *first_wait, *last_wait, *first_thaw; /* thaw: of those that await one, behind all others */
     uint32_t wait_count;
-    bool unserved; /* in the list of those whose requests are served further in the next turns */
+    bool unserved; /* in the list of those whose requests are served, and whose MAPs are sent, further in the next turns */
     keep_object *next_unserved;
     keep_opening *openings;
     uint32_t opening_count;
@@ -568,6 +568,8 @@ struct gvmi_machine {
     uint32_t client_capacity;
     keep_object *objects, *marked;
     keep_object *first_unserved, *last_unserved;
+    bool look_again;      /* clients are late that this look could not end */
+    uint32_t served;      /* requests that this event has served; serves_left stops at 0 */
     uint32_t serves_left; /* requests that may be served yet in this event */
     uint32_t ended;       /* what clients had that were late and end in this tick (ending.c) */
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */

@@ -169,8 +169,9 @@ static void expire_wait(gvmi_machine *m, keep_wait *wait)
 static bool expire_some(gvmi_machine *m, const keep_client *client, uint32_t *units)
 {
     for (keep_wait *wait = client->waits, *next; wait != NULL; wait = next) {
-        /* While others are granted what they waited for, it may be next. */
-        const bool expired = wait->deadline_ns <= m->now_ns && !wait->object->unserved;
+        /* While others are granted what they waited for, it may be next; of a frozen object nobody is. */
+        const bool expired = wait->deadline_ns <= m->now_ns &&
+                             (!wait->object->unserved || wait->object->lease_state == KEEP_FROZEN);
         const uint32_t cost = expired ? EXPIRED_UNITS : 1;
 
         if (*units < cost)

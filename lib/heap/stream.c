@@ -35,8 +35,8 @@ static gvm_status event_cache_take(gvm_heap *heap, CUevent *out)
                                   : gvmi_driver_fail(result, "cuEventCreate", "cannot make an event");
 }
 
-/* Did it go with a context that the program has destroyed or reset? Then the driver must not be given it any more. The device's
- * own context is there wherever this is asked. */
+/* Did it go with a context that the program has destroyed or reset? Then the driver must not be given it any more. Of events
+ * of the device's own context this is asked where that is there. */
 static bool is_lost(const gvmi_heap_event *event)
 {
     return event->foreign != NULL && gvmi_context_is_gone(event->foreign, event->foreign_id);
@@ -228,6 +228,8 @@ static gvmi_passing clear_lost_arena(gvmi_arena *arena)
 {
     if (!gvmi_device_was_reset(arena->heap->device))
         return GVMI_REFUSED;
+    if (arena->mark_recorded && arena->mark.foreign != NULL)
+        destroy_event(&arena->mark); /* of another context */
     arena->mark_recorded = false;
     arena->passed = arena->idled;
     return GVMI_PASSED;
@@ -484,7 +486,7 @@ static void end_mark(const gvmi_arena *arena)
 
     if (!arena->mark_recorded)
         return;
-    if (gvmi_device_enter_to_free(arena->heap->device, &entered))
+    if (gvmi_device_enter_to_free(arena->heap->device, &entered) || arena->mark.foreign != NULL)
         destroy_event(&arena->mark);
     if (entered)
         gvmi_device_leave();
@@ -550,7 +552,7 @@ void gvmi_streams_free(gvm_heap *heap)
     while (heap->arenas != NULL) {
         gvmi_arena *next = heap->arenas->next;
 
-        if (heap->arenas->mark_recorded && there)
+        if (heap->arenas->mark_recorded && (there || heap->arenas->mark.foreign != NULL))
             destroy_event(&heap->arenas->mark);
         free_arena(heap->arenas);
         heap->arenas = next;

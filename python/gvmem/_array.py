@@ -1,6 +1,7 @@
 """Element types as people and other packages write them, and leases as context managers."""
 from __future__ import annotations
 
+import contextlib
 from operator import index
 from typing import Any, Callable, Optional, Sequence, SupportsIndex, Union
 
@@ -71,7 +72,8 @@ class _Held:
         try:
             self._lent = lend(hold)
         except BaseException:  # which may live long, and with it the frames that have the lease
-            hold.end(None)
+            with contextlib.suppress(Exception):
+                hold.end(None)
             raise
 
     def __enter__(self) -> Any:

@@ -1,6 +1,7 @@
 """Tables of PostgreSQL in GPU memory, attached by token (gvmem/table.h)."""
 from __future__ import annotations
 
+import contextlib
 import threading
 from types import MappingProxyType
 from typing import Any, Mapping, Optional
@@ -158,7 +159,8 @@ class Table:
         try:
             return Column(hold, 0, self.rows, self.columns[name])
         except BaseException:
-            hold.end(None)
+            with contextlib.suppress(Exception):
+                hold.end(None)
             raise
 
     def __contains__(self, name: object) -> bool:

@@ -42,7 +42,7 @@
  * device, or with the suffix _system also the host and peers. hostNativeAtomicSupported is 0 on
  * PCIe machines: on words that the host writes, use loads and stores only.
  *
- * What each function does, beside its name in CUDA: docs/kernels.md.
+ * docs/kernels.md lists the functions with their counterparts in CUDA.
  */
 #ifndef GVMEM_DEVICE_KERNEL_H
 #define GVMEM_DEVICE_KERNEL_H
@@ -359,7 +359,8 @@ GVM_DEVICE uint64_t gvm_atomic_cas_u64(uint64_t *p, uint64_t expected, uint64_t 
 }
 
 /* The same with an order: what comes after one that acquires is not done before it, what comes before one that releases
- * is not done after it. For words in global memory; those of _block order what a block's threads do to words in its shared memory. */
+ * is not done after it. For words in global memory; those of _block order what a block's threads do to words in its shared memory.
+ * gvm_add_release_ adds, and does not return what was there. */
 #define GVM_DEVICE_ORDERED(bits, letter, suffix, scope, space, address) \
     GVM_DEVICE uint##bits##_t gvm_atomic_add_acquire_u##bits##suffix(uint##bits##_t *p, \
                                                                      uint##bits##_t v) \
@@ -401,7 +402,6 @@ GVM_DEVICE uint64_t gvm_atomic_cas_u64(uint64_t *p, uint64_t expected, uint64_t 
                      : "memory"); \
         return old; \
     } \
-    /* Adds, and does not wait for what was there. */ \
     GVM_DEVICE void gvm_add_release_u##bits##suffix(uint##bits##_t *p, uint##bits##_t v) \
     { \
         asm volatile("red.release." scope space ".add.u" #bits " [%0], %1;" ::"l"(address(p)), \
@@ -904,6 +904,7 @@ GVM_DEVICE uint64_t gvm_thread_count(void)
 {
     return (uint64_t)gvm_block_count() * gvm_block_threads();
 }
+
 GVM_DEVICE uint32_t gvm_warp(void)
 {
     return gvm_thread() / gvm_warp_size();
