@@ -191,7 +191,7 @@ scripts/pg-server.sh stop "$folder/pg"
 
 say 'Two models in two processes, and device memory for one: a keeper, and examples/models.py'
 [ "$software" = t ] && mib=64 || mib=1024
-"$build/tools/gvmem" keeper start --socket "$keeper" --device-budget ${mib}M --host-budget $((3 * mib))M >/dev/null
+"$build/tools/gvmem" keeper start --socket "$keeper" --device-budget "${mib}M" --host-budget $((3 * mib))M >/dev/null
 code=77
 if python3 tests/python/package.py -c '' 2>"$folder/out"; then
     code=0

@@ -136,7 +136,7 @@ table)
         export LC_ALL="$locale"
         expect 0 table "$token"
         prints out '^table      public\.\?, revision'
-        prints out '^body +te\? '
+        prints out '^body +t[e]\? '
     done
     unset LC_ALL
     expect 0 table --rows 3 --json "$token"
