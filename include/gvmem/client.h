@@ -230,7 +230,7 @@ GVM_API gvm_status gvm_object_drop(gvm_client *client, const char *name);
 /* ---- objects: changing */
 
 /* Makes the object at least size_bytes large. Contents and address stay; what is new reads as zeros.
- * Whoever has a lease may use the new memory when this returns; leases taken later have it too. It needs no lease
+ * A program that has a lease may use the new memory when this returns; leases taken later have it too. It needs no lease
  * and disturbs nobody.
  *
  * GVM_E_INVALID   beyond the reservation
@@ -282,12 +282,12 @@ GVM_API GVM_CHECKED gvm_status gvm_object_publish(gvm_object *object, const char
  * nowhere, and a link and an object may have the same one. So a link with a name that cannot be guessed admits those
  * who have it.
  *
- * Whoever opens it has the chunks that [0, size_bytes) touches, also those that are made later, and no others: what
- * is behind size_bytes in the last of them can be read, too, and so can the object's metadata. Whoever opens it for writing
+ * A program that opens it has the chunks that [0, size_bytes) touches, also those that are made later, and no others: what
+ * is behind size_bytes in the last of them can be read, too, and so can the object's metadata. One that opens it for writing
  * can take write leases, which are on the whole object, but can change neither its size nor its metadata (GVM_E_DENIED). A
  * link ends with gvm_object_unlink(), when the object is dropped, or when an object that is not kept loses its creator; it stays when
  * another object takes the name (GVM_PUBLISH_REPLACE), as long as the object does. Openings stay. A link of the same name that
- * the caller owns goes to this object in one step: whoever opens it finds the old object or the new one.
+ * the caller owns goes to this object in one step: a program that opens it finds the old object or the new one.
  *
  * GVM_E_INVALID  a malformed name, unknown mode bits, size_bytes is 0
  * GVM_E_EXISTS   an object of another user has a link of that name

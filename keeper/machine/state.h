@@ -352,11 +352,11 @@ struct keep_object {
     uint32_t leaving; /* of them, those with an OUT that have a device frame yet */
     uint32_t sending; /* chunks with send */
     uint32_t send_first,
-        send_end; /* while there are any they are within these; what an event leaves is sent in the next turns */
-    bool bringing;            /* FROZEN for those who wait: what comes in is sent to them, too */
-    bool bring_failed;        /* a copy of a chunk to its device, since chunks were last brought */
-    uint32_t jobs;            /* under way, of any kind */
-    bool bare_send;           /* a MAP is to be sent, even without chunks */
+        send_end;      /* they are within these; what an event leaves is sent in the next turns */
+    bool bringing;     /* FROZEN for those who wait: what comes in is sent to them, too */
+    bool bring_failed; /* a copy of a chunk to its device, since chunks were last brought */
+    uint32_t jobs;     /* under way, of any kind */
+    bool bare_send;    /* a MAP is to be sent, even without chunks */
     const keep_client *asker; /* whose request is answered behind the MAPs being sent; NULL: nobody */
     keep_growth *growth, *last_growth; /* the queue; its first is under way */
     uint64_t evictor; /* id of the client to be answered, once nothing is leaving any more, how much went; 0 */
