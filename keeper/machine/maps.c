@@ -27,6 +27,9 @@
 /* Of one MAP of chunks that move: what it frees or brings is of use as soon as it is answered. */
 #define MOVE_BYTES_MAX (256ull << 20)
 
+/* Of an object, beyond which MAPs of all its chunks are full ones: those of a few chunks each take a client's outbox sooner. */
+#define MANY_CHUNKS 4096u
+
 /* The driver maps host memory of all processes one after the other, 9 us a MiB: what is to be mapped anywhere comes on
  * top of the revoke timeout, at four times that. But so many timeouts at most, as a client that maps nothing can have any
  * number of bytes to map, by further openings of what it has open. */
@@ -281,7 +284,9 @@ void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening)
     const keep_object *object = opening->object;
     const uint32_t chunks = gvmi_keep_opened_chunks(opening), kept = gvmi_keep_kept_chunks(object),
                    end = chunks < kept ? chunks : kept;
-    map_set set = {.opening = opening, .first = true, .most = GVMI_MAP_ALL_CHUNKS_MAX};
+    map_set set = {.opening = opening,
+                   .first = true,
+                   .most = end > MANY_CHUNKS ? GVMI_WIRE_CHUNKS_MAX : GVMI_MAP_ALL_CHUNKS_MAX};
 
     if (gvmi_keep_follows_all(opening) && !opening->broken)
         return;

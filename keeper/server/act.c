@@ -45,6 +45,7 @@ static void send_message(gvm_keeper *server, gvmi_connection *connection, const 
         fds[i] = gvmi_frames_fd(server->frames, action->frames[i]);
         if (fds[i] == NULL) {
             release_fd_list(fds, i);
+            connection->incomplete = true;
             gvmi_machine_violation(server->machine, connection->client,
                                    "memory it was to have is missing");
             return;

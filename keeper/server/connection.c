@@ -267,8 +267,9 @@ static gvm_status admit_client(gvm_keeper *server, gvmi_connection *connection)
         status = gvmi_passing_admits(connection);
     if (status != GVM_OK)
         return status;
-    connection->process = gvmi_process_open(connection->socket, who.pid, &connection->certain);
-    status = make_pages(connection);
+    status = gvmi_process_open(connection->socket, who.pid, &connection->process, &connection->certain);
+    if (status == GVM_OK)
+        status = make_pages(connection);
     if (status == GVM_OK)
         status = gvmi_machine_connect(server->machine, &who, connection->leases,
                                       connection->permits, &client);
@@ -514,7 +515,7 @@ void gvmi_connection_send(gvm_keeper *server, gvmi_connection *connection,
 {
     gvm_status status;
 
-    if (connection->state != CONNECTION_OPEN || connection->mute)
+    if (connection->state != CONNECTION_OPEN || connection->mute || connection->incomplete)
         return;
     status = gvmi_outbox_add(&connection->outbox, message, fds);
     if (status == GVM_OK && !count_outbox(server, connection))
@@ -524,6 +525,7 @@ void gvmi_connection_send(gvm_keeper *server, gvmi_connection *connection,
         gvmi_connection_queue(server, connection);
         return;
     }
+    connection->incomplete = true;
     /* The CUT that follows comes out of the machine like any other action. */
     gvmi_machine_violation(server->machine, connection->client,
                            status == GVM_E_LIMIT ? "it does not read what the keeper sends"

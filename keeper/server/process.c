@@ -1,12 +1,14 @@
 /* Processes of clients: which one it is that connected, and whether it is about to end. */
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "keeper/server/server.h"
 
 #ifndef SO_PEERPIDFD /* Linux 6.5 */
@@ -16,19 +18,27 @@
 #define THREAD_EXITING 0x4u /* of flags in proc(5) stat: PF_EXITING */
 #define THREADS_MAX 256 /* that one look reads: the server's thread does nothing else meanwhile */
 
-int gvmi_process_open(int socket, int32_t pid, bool *certain)
+static bool is_shortage(int code)
 {
-    int fd = -1;
-    socklen_t bytes = sizeof fd;
+    return code == EMFILE || code == ENFILE || code == ENOMEM;
+}
 
+gvm_status gvmi_process_open(int socket, int32_t pid, int *fd, bool *certain)
+{
+    socklen_t bytes = sizeof *fd;
+
+    *fd = -1;
     *certain = false;
     if (pid == getpid())
-        return -1;
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0 && fd >= 0) {
-        *certain = true;
-        return fd; /* close-on-exec, as all pidfds */
-    }
-    return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1; /* 0: of another PID namespace */
+        return GVM_OK;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, fd, &bytes) == 0 && *fd >= 0)
+        *certain = true; /* close-on-exec, as all pidfds */
+    else if (is_shortage(errno))
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "getsockopt", "cannot watch the client's process");
+    else if (pid > 0 && (*fd = (int)syscall(SYS_pidfd_open, pid, 0)) < 0 &&
+             is_shortage(errno)) /* 0: of another PID namespace */
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "pidfd_open", "cannot watch the client's process");
+    return GVM_OK;
 }
 
 /* False: it has ended, is about to, or cannot be looked at. */

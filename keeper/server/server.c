@@ -122,12 +122,23 @@ static int raise_descriptor_limit(void)
     return limit.rlim_cur < INT32_MAX ? (int)limit.rlim_cur : INT32_MAX;
 }
 
-/* From which number on descriptors are not for frames. */
-static int frame_fd_limit(const gvmi_machine_config *config)
+/* From which number on descriptors are not for frames, which have half of them at least: of few there are as many clients as the rest
+ * suffices for. */
+static int frame_fd_limit(gvm_keeper *server)
 {
-    const int limit = raise_descriptor_limit();
-    const int apart = (int)(config->clients_max * GVMI_CONNECTION_FDS) + FDS_APART;
+    const int limit = raise_descriptor_limit(),
+              most = (limit / 2 - FDS_APART) / (int)GVMI_CONNECTION_FDS;
+    gvmi_machine_config *config = &server->config;
+    int apart;
 
+    if ((int64_t)config->clients_max > most) {
+        config->clients_max = most > 1 ? (uint32_t)most : 1;
+        gvmi_server_log(
+            server,
+            "at most %u clients may connect: raise the limit of open files (ulimit -n, LimitNOFILE=)",
+            (unsigned)config->clients_max);
+    }
+    apart = (int)(config->clients_max * GVMI_CONNECTION_FDS) + FDS_APART;
     return apart < limit / 2 ? limit - apart : limit / 2;
 }
 
@@ -309,7 +320,7 @@ static void find_peers(const gvmi_machine_config *config, uint32_t peers[GVMI_DE
 /* others: more users than the keeper's own may connect. */
 static gvm_status start_movers(gvm_keeper *server, bool others)
 {
-    const int frame_limit = frame_fd_limit(&server->config);
+    const int frame_limit = frame_fd_limit(server);
     uint32_t peers[GVMI_DEVICES_MAX];
     gvm_status status;
 

@@ -103,9 +103,11 @@ void gvmi_page_empty(gvmi_fd *fd);
 
 /* ---- processes of clients */
 
-/* A pidfd of the process that connected; -1 if none can be opened. pidfd_open() may meet another process of
- * the same number, if the one that connected has passed its socket on and is gone (certain: no). */
-int gvmi_process_open(int socket, int32_t pid, bool *certain);
+/* A pidfd of the process that connected; -1: of this process or another PID namespace, or it is gone. pidfd_open() may meet another
+ * process of the same number, if the one that connected has passed its socket on and is gone (certain: no).
+ *
+ * GVM_E_SYSTEM  out of descriptors or memory: it could be watched later, so it must not go unwatched */
+gvm_status gvmi_process_open(int socket, int32_t pid, int *fd, bool *certain);
 
 /* Is the process about to end? Then its work on the GPU may go on until it has. Where its threads are not
  * to be looked at, as of another PID namespace, its end is waited for. To be asked again: the
@@ -212,6 +214,7 @@ struct gvmi_connection {
     bool unread_kept;    /* it has ended, and its socket is kept: something in it was not read */
     bool writing;        /* epoll reports when it can be written */
     bool mute;           /* nobody reads what it is sent */
+    bool incomplete;     /* a message is missing: nothing may follow but the reason */
     bool held_back;      /* nothing is sent before dropped memory is given back */
     uint32_t in_len;
     uint32_t unheard_bytes; /* read after it was cut off */

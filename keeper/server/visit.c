@@ -25,13 +25,15 @@ static void report_violation(gvm_keeper *server, gvmi_connection *connection, co
     gvmi_server_act(server);
 }
 
-/* The answer to a TRIM is sent once the memory is given back to the driver. */
+/* The answer to a TRIM is sent once the memory is given back to the driver: by a job that is asked for here, as what is dropped may be
+ * that of a job which failed, and for which there is none. */
 static void defer_trim_reply(gvm_keeper *server, gvmi_connection *connection)
 {
     if (connection->state != CONNECTION_OPEN || connection->held_back)
         return;
     connection->held_back = true;
     server->held_back_count++;
+    gvmi_mover_reap(server->movers[0], GVM_TIER_DEVICE);
 }
 
 /* A whole message. */

@@ -418,6 +418,28 @@ static void opening_that_is_closed_with_a_grant_on_its_way_was_no_writer(void **
     end_fixture(&w);
 }
 
+/* Nobody was told of the object, so it is not kept. */
+static void creation_whose_client_ends_leaves_nothing(void **state)
+{
+    fixture w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_fixture(&w, 4, 4);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    w.hold_jobs = true;
+    (void)create(&w, b, "/x", 2, 0, &slot);
+    gvmi_machine_disconnect(w.machine, b->number);
+    run(&w);
+    gvmi_machine_exited(w.machine, b->number);
+    end_jobs(&w);
+    assert_null(w.machine->objects);
+    assert_int_equal(create(&w, a, "/x", 4, 0, &slot), GVM_OK);
+    end_fixture(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +460,7 @@ int main(void)
         cmocka_unit_test(collection_is_not_cut_off_for_who_waits_behind_a_fence),
         cmocka_unit_test(lease_that_ended_without_a_doorbell_is_found_at_the_next_look),
         cmocka_unit_test(opening_that_is_closed_with_a_grant_on_its_way_was_no_writer),
+        cmocka_unit_test(creation_whose_client_ends_leaves_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
