@@ -57,7 +57,8 @@
  * closes them.
  * Every call may also return GVM_E_FOREIGN (closed or unknown), GVM_E_KEEPER (the keeper ended, or cut
  * this process off: close the connection and connect anew), GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER and
- * GVM_E_SYSTEM.
+ * GVM_E_SYSTEM. For speed gvm_object_acquire() and gvm_object_release() look at the object itself: they know a closed one while fewer
+ * than 1024 handles of any kind have been closed since, and must be given no pointer that never was an object.
  *
  * Semantics: shm_overview(7) for names and life, fcntl(2) leases for revocation, CUDA Driver API
  * "Virtual Memory Management" for the memory. docs/design/keeper.md has the protocol.

@@ -208,6 +208,9 @@ void gvmi_client_drop(gvm_client *client);
 gvm_status gvmi_client_hold_range(gvm_client *client);
 /* Once the mapper has ended. It may call the driver, so not within a host function of a stream. */
 void gvmi_client_release_range(const gvm_client *client);
+/* Around fork(). */
+void gvmi_client_before_fork(void);
+void gvmi_client_after_fork(bool in_child);
 /* The range for the connection's objects. NULL: the setting GVMEM_RANGE says that there is none. */
 gvmi_range *gvmi_client_range(const gvm_client *client);
 
@@ -297,7 +300,8 @@ bool gvmi_client_may_retry(gvm_object *object);
  * The status with which a MAP failed, or GVM_E_KEEPER; GVM_E_TIMEOUT */
 gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation, int64_t deadline_ns);
 
-/* Work on an object by the mapper, which closing waits for; false: it is closed. */
+/* Work on an object by the mapper, which closing waits for; false: it is closed. If it is left to collections meanwhile, its other
+ * leases end with the work. */
 bool gvmi_client_begin_work(gvm_object *object);
 void gvmi_client_end_work(gvm_client *client);
 
@@ -363,6 +367,9 @@ void gvmi_client_end_object(gvm_object *object, bool tell);
 /* A read lease was taken for a collection: from now on the collection holds the opening, which the program may close. The caller has
  * entered it. */
 void gvmi_client_hold_object(gvm_object *object);
+
+/* Of the lease word the holders' leases are left. They were some of those that it has, so that nobody waits for the rest. */
+void gvmi_client_end_other_leases_locked(const gvm_object *object);
 
 /* The program closes an opening that no thread is in: ends it, or leaves it to those who hold it, with their leases alone. Uses up the
  * caller's reference. tell: as for gvmi_client_end_object(). */

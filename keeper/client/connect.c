@@ -97,10 +97,12 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static void before_fork(void)
 {
     gvmi_lock(&list_lock);
+    gvmi_client_before_fork();
 }
 
 static void after_fork_in_parent(void)
 {
+    gvmi_client_after_fork(false);
     gvmi_unlock(&list_lock);
 }
 
@@ -115,6 +117,7 @@ static void after_fork_in_child(void)
                 atomic_store(&client->slots[i]->magic, GVMI_DEAD_MAGIC);
     }
     connections = NULL;
+    gvmi_client_after_fork(true);
     gvmi_unlock(&list_lock);
 }
 
@@ -126,7 +129,6 @@ static void watch_forks(void)
 
 static void list_connection(gvm_client *client)
 {
-    pthread_once(&fork_once, watch_forks);
     gvmi_lock(&list_lock);
     client->next = connections;
     if (connections != NULL)
@@ -200,6 +202,7 @@ static gvm_status begin_client(int socket_fd, gvm_client **out)
 
     if (status != GVM_OK)
         return status;
+    pthread_once(&fork_once, watch_forks);
     status = gvmi_client_hold_range(client);
     if (status != GVM_OK)
         goto fail_drop;

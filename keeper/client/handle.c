@@ -50,6 +50,16 @@ void gvmi_client_release_range(const gvm_client *client)
         gvmi_range_release(&object_range);
 }
 
+void gvmi_client_before_fork(void)
+{
+    gvmi_range_before_fork(&object_range);
+}
+
+void gvmi_client_after_fork(bool in_child)
+{
+    gvmi_range_after_fork(&object_range, in_child);
+}
+
 gvmi_range *gvmi_client_range(const gvm_client *client)
 {
     return client->holds_range ? &object_range : NULL;

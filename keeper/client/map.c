@@ -384,6 +384,8 @@ bool gvmi_client_begin_work(gvm_object *object)
 void gvmi_client_end_work(gvm_client *client)
 {
     gvmi_lock(&client->lock);
+    if (client->busy != NULL && client->busy->left)
+        gvmi_client_end_other_leases_locked(client->busy);
     client->busy = NULL;
     pthread_cond_broadcast(&client->changed);
     gvmi_unlock(&client->lock);

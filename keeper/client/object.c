@@ -129,8 +129,7 @@ void gvmi_client_hold_object(gvm_object *object)
     gvmi_unlock(&client->lock);
 }
 
-/* Of the lease word the holders' leases are left. They were some of those that it has, so that nobody waits for the rest. */
-static void end_other_leases_locked(gvm_object *object)
+void gvmi_client_end_other_leases_locked(const gvm_object *object)
 {
     uint64_t word = atomic_load(&object->lease->word);
 
@@ -152,7 +151,9 @@ static bool leave_to_holders(gvm_object *object)
         object->left = true;
         client->left_objects++;
         atomic_store(&object->magic, GVMI_DEAD_MAGIC);
-        end_other_leases_locked(object);
+        if (client->busy !=
+            object) /* else the mapper takes a lease, or gives one back, and does it after that */
+            gvmi_client_end_other_leases_locked(object);
     }
     gvmi_unlock(&client->lock);
     return held;

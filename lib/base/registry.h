@@ -2,8 +2,8 @@
  *
  * Public handles are pointers, and callers pass stale ones: freed twice, from another library, used
  * after destroy. Every public function therefore asks here before it looks behind a pointer;
- * nothing unknown is ever dereferenced. The registry also counts who is inside an object, so that
- * destroying it waits for calls that other threads have in it.
+ * nothing unknown is ever dereferenced, but by gvm_object_acquire() and gvm_object_release(), which look at the object itself. The
+ * registry also counts who is inside an object, so that destroying it waits for calls that other threads have in it.
  *
  * An entry is (kind, key) -> object. The key is the handle itself, or an address for pieces that
  * are known by address.

@@ -117,3 +117,19 @@ void gvmi_range_give(gvm_buffer *buffer)
     free_unused_range_locked(range);
     gvmi_unlock(&range->lock);
 }
+
+void gvmi_range_before_fork(gvmi_range *range)
+{
+    gvmi_lock(&range->lock);
+}
+
+void gvmi_range_after_fork(gvmi_range *range, bool in_child)
+{
+    if (in_child) {
+        unmap_range_locked(range);
+        LIST_INIT(&range->buffers);
+        range->holds = 0;
+        range->reserved = false;
+    }
+    gvmi_unlock(&range->lock);
+}

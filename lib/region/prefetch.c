@@ -129,6 +129,8 @@ static gvm_status bring_locked(gvm_collection *c, uint32_t first, uint64_t regio
     gvm_status status = gvmi_region_wait_brought(c);
     gvm_error error;
 
+    if (status == GVM_OK && c->gives_up) /* copies may be behind a stream that is not known any more */
+        status = gvm_device_synchronize(c->space->device);
     if (status == GVM_OK && c->gives_up)
         status = give_up_claimed(c, stream);
     if (status != GVM_OK)

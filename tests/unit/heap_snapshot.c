@@ -1,4 +1,5 @@
-/* Writes the snapshot of a heap with blocks of all kinds, and its extents as lines, for heap_snapshot.py.
+/* Writes the snapshot of a heap of the last device with blocks of all kinds, and the number of devices and the heap's extents as
+ * lines, for heap_snapshot.py.
  *
  *     heap_snapshot FILE
  */
@@ -75,12 +76,14 @@ int main(int argc, char **argv)
     static bool gate;
     gvm_device *device;
     gvm_heap *heap;
+    int32_t devices;
     CUstream stream, other;
 
     if (argc != 2)
         return 2;
     fixture_machine_default("devices=2,memory=8GiB,sms=2");
-    must(gvm_device_open(1, &device));
+    must(gvm_device_count(&devices));
+    must(gvm_device_open(devices - 1, &device));
     must(gvm_heap_create(device, NULL, &heap));
     must(gvmi_device_enter(device));
     if (gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
@@ -89,6 +92,7 @@ int main(int argc, char **argv)
         return 1;
     fill(heap, stream, other);
     must(gvm_heap_save_snapshot(heap, argv[1]));
+    printf("%" PRId32 "\n", devices);
     print_extents(heap);
     __atomic_store_n(&gate, true, __ATOMIC_RELEASE);
     gvm_heap_destroy(heap);

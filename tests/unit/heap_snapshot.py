@@ -29,11 +29,11 @@ def blocks_of(extents):
         }
 
 
-def segments_of(extents):
+def segments_of(extents, device):
     for address, part in groupby(extents, key=lambda extent: extent[0]):
         part = list(part)
         yield {
-            "device": 1,
+            "device": device,
             "address": address,
             "total_size": sum(extent[2] for extent in part),
             "allocated_size": sum(extent[2] for extent in part if extent[4] == 1),
@@ -76,15 +76,15 @@ def check_operations(data):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/snapshot.pickle"
-        lines = subprocess.run([sys.argv[1], path], check=True, stdout=subprocess.PIPE).stdout.split(b"\n")[:-1]
+        devices, *lines = subprocess.run([sys.argv[1], path], check=True, stdout=subprocess.PIPE).stdout.split(b"\n")[:-1]
         with open(path, "rb") as file:
             data = file.read()
     extents = list(read_extents(lines))
     snapshot = pickle.loads(data)
     check_operations(data)
     assert list(snapshot) == ["segments", "device_traces"]
-    assert snapshot["device_traces"] == [[], []]
-    wanted = list(segments_of(extents))
+    assert snapshot["device_traces"] == [[]] * int(devices)
+    wanted = list(segments_of(extents, int(devices) - 1))
     assert len(snapshot["segments"]) == len(wanted)
     for found, segment in zip(snapshot["segments"], wanted):
         assert found == segment, f"{found['address']:#x}"

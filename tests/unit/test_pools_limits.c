@@ -199,10 +199,20 @@ static void *take_of(pool_id id)
     return calls->end(0, id) == 0 ? ptr : NULL;
 }
 
+static int32_t count_devices(void)
+{
+    gvm_status (*call)(int32_t *);
+    int32_t count = 0;
+
+    *(void **)&call = dlsym(loaded, "gvm_device_count");
+    return call(&count) == GVM_OK ? count : 0;
+}
+
 /* A pool that could not end while another one was open, on any device, or was looked at, ends after that. */
 static int end_dead_pools(void *arg)
 {
     const pool_id dead = {5, 0}, empty = {6, 0}, open = {7, 0};
+    int other;
     void *ptr;
 
     (void)arg;
@@ -210,11 +220,12 @@ static int end_dead_pools(void *arg)
     fixture_machine_default("devices=2,memory=256MiB,sms=1");
     CHILD_EXPECT(load_pools());
     choose((pools_options){.decay_ms = 1000000});
+    CHILD_EXPECT((other = count_devices() - 1) >= 0);
     CHILD_EXPECT((ptr = take_of(dead)) != NULL);
-    CHILD_EXPECT(calls->begin(1, open, (pool_filter){takes_all, drop_nothing, NULL}) == 0);
+    CHILD_EXPECT(calls->begin(other, open, (pool_filter){takes_all, drop_nothing, NULL}) == 0);
     CHILD_EXPECT(calls->retain(0, empty) == 0 && calls->release(0, dead) == 0);
     CHILD_EXPECT(give(ptr) && calls->release(0, empty) == 0 && count_held() >= 4 << 20);
-    CHILD_EXPECT(calls->end(1, open) == 0 && count_held() == 0);
+    CHILD_EXPECT(calls->end(other, open) == 0 && count_held() == 0);
 
     CHILD_EXPECT((given_in_trim = take_of(dead)) != NULL && calls->release(0, dead) == 0);
     CHILD_EXPECT(calls->trim(0, (pool_id){0, 0}) == 0 && given_in_trim == NULL && count_held() == 0);

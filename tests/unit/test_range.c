@@ -1,10 +1,13 @@
 /* memory/range.h: buffers that lie in a range which the process reserves as a whole. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 #include <gvmem/gvmem.h>
 
 #include "memory/buffer.h"
 #include "tests/lib/device.h"
+#include "tests/lib/fixture.h"
 #include "tests/lib/units.h"
 #include "tests/unit/unit.h"
 
@@ -12,14 +15,20 @@
 #define RANGE (1024 * CHUNK) /* so small that valgrind has it, too */
 #define APART \
     (16 * CHUNK) /* so far from each other any driver has them reserve addresses of their own */
+#define FAR_AWAY (32ull << 40) /* a keeper's objects begin there, too */
 
 static gvmi_range range = GVMI_RANGE_INIT(0, RANGE);
 
-/* Where it is free. */
+/* Where it is free and, with a real driver, far from the addresses that the system chooses: it chooses the highest gap, so what
+ * the driver maps for itself could come to lie in the range as soon as that is free. Sanitizers and valgrind have no such place. */
 static void place_range(void)
 {
     gvm_buffer *buffer;
 
+    if (!watched_software) {
+        range.address = FAR_AWAY;
+        return;
+    }
     assert_int_equal(gvm_buffer_create(watched_device, RANGE, NULL, &buffer), GVM_OK);
     range.address = (uint64_t)(uintptr_t)gvm_buffer_address(buffer);
     gvm_buffer_destroy(buffer);
@@ -204,6 +213,77 @@ static void buffer_that_the_range_does_not_take_reserves_for_itself(void **state
     gvmi_buffer_free(buffer);
 }
 
+static const gvmi_driver *real;
+static gvmi_driver slow;
+static atomic_bool is_reserving;
+
+static CUresult reserve_slowly(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                               unsigned long long flags)
+{
+    const CUresult result = real->cuMemAddressReserve(ptr, size, alignment, addr, flags);
+
+    atomic_store(&is_reserving, true);
+    pause_ms(200);
+    return result;
+}
+
+static void *make_and_free(void *unused)
+{
+    gvm_buffer *buffer;
+
+    (void)unused;
+    if (make(0, 4, &range, &buffer) == GVM_OK)
+        gvmi_buffer_free(buffer);
+    return NULL;
+}
+
+static void before_fork(void)
+{
+    gvmi_range_before_fork(&range);
+}
+
+static void after_fork_in_parent(void)
+{
+    gvmi_range_after_fork(&range, false);
+}
+
+static void after_fork_in_child(void)
+{
+    gvmi_range_after_fork(&range, true);
+}
+
+static int hold_in_child(void *unused)
+{
+    (void)unused;
+    end_child_after(5);
+    CHILD_EXPECT(range.holds == 0 && !range.reserved && LIST_EMPTY(&range.buffers));
+    gvmi_range_hold(&range);
+    gvmi_range_release(&range);
+    return 0;
+}
+
+/* As the connections of keepers have it. */
+static void child_by_fork_waits_for_no_thread_of_its_parent(void **state)
+{
+    pthread_t maker;
+
+    (void)state;
+    assert_int_equal(pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child), 0);
+    real = gvmi_cu;
+    slow = *real;
+    slow.cuMemAddressReserve = reserve_slowly;
+    gvmi_driver_install(&slow);
+    gvmi_range_hold(&range);
+    assert_int_equal(pthread_create(&maker, NULL, make_and_free, NULL), 0);
+    while (!atomic_load(&is_reserving))
+        pause_ms(1);
+    assert_int_equal(run_in_child(hold_in_child, NULL, false), 0);
+    pthread_join(maker, NULL);
+    gvmi_range_release(&range);
+    gvmi_driver_install(real);
+    assert_true(is_free(0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +293,7 @@ int main(void)
         cmocka_unit_test(buffers_in_a_range_do_not_overlap),
         cmocka_unit_test(buffer_in_a_range_holds_memory_as_any),
         cmocka_unit_test(buffer_that_the_range_does_not_take_reserves_for_itself),
+        cmocka_unit_test(child_by_fork_waits_for_no_thread_of_its_parent), /* the last: all forks from then on do */
     };
 
     return cmocka_run_group_tests(tests, start, end);
