@@ -210,10 +210,7 @@ gstore_object_access(ObjectAccessType access, Oid class, Oid object, int part, v
 	if (access == OAT_DROP && class == RelationRelationId && part == 0)
 		drop_table(object);
 	else if (access == OAT_DROP && class == DatabaseRelationId)
-	{
-		(void) gstore_dsa(); /* what can fail does so now */
 		dropped_database = object;
-	}
 	else if (access == OAT_POST_ALTER && class == RelationRelationId && part == 0 &&
 			 gstore_is_table(object))
 		gstore_note_privileges(false); /* it may have another owner */
@@ -252,7 +249,7 @@ is_widened_type(const gstore_column *column, const gstore_column *now)
 		return true;
 	if (column->length != now->length || column->by_value != now->by_value || column->align != now->align)
 		return false;
-	if (column->type != now->type && !IsBinaryCoercible(column->type, now->type))
+	if (!gstore_is_same_type(column->type, now->type))
 		return false;
 	if (now->form == GSTORE_FORM_DECIMAL)
 		return now->precision >= column->precision;
@@ -314,7 +311,8 @@ check_types(Relation table, const gstore_view *state)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot change the type of column \"%s\" of table \"%s\" from %s to %s: the table has rows",
 					NameStr(a->attname), RelationGetRelationName(table),
-					format_type_with_typemod(c->type, c->typmod),
+					format_type_extended(c->type, c->typmod,
+										 FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_ALLOW_INVALID),
 					format_type_with_typemod(a->atttypid, a->atttypmod)),
 			 errhint("Add a column of the new type, UPDATE it from this one and drop this one; or TRUNCATE the table first.")));
 	}

@@ -406,28 +406,35 @@ keep_deletes(gstore_version *version, const gstore_rowset *deletes)
 }
 
 /*
- * In dynamic shared memory, not in the table's list yet. The deletions come first: they are what may need a new segment, for
- * which an ERROR of the system says that there is none.
+ * In dynamic shared memory, not in the table's list yet. Where a new segment is needed and cannot be made, that may be an ERROR of
+ * the system's.
  */
 static dsa_pointer
 make_version(const gstore_view *state, const gstore_rowset *deletes)
 {
-	const int	   column_count = state->empty ? 0 : state->column_count;
-	const Size	   columns_size = sizeof(gstore_column) * (Size) column_count;
-	gstore_version made = {.xid = GetTopTransactionId(),
-						   .column_count = (uint32) column_count,
-						   .store = InvalidDsaPointer,
-						   .deletes = InvalidDsaPointer};
-	dsa_pointer	   place = InvalidDsaPointer;
-	bool		   enough = deletes == NULL || keep_deletes(&made, deletes);
+	const int			 column_count = state->empty ? 0 : state->column_count;
+	const Size			 columns_size = sizeof(gstore_column) * (Size) column_count;
+	gstore_version		 made = {.xid = GetTopTransactionId(),
+								 .column_count = (uint32) column_count,
+								 .store = InvalidDsaPointer,
+								 .deletes = InvalidDsaPointer};
+	const bool			 enough = deletes == NULL || keep_deletes(&made, deletes);
+	volatile dsa_pointer place = InvalidDsaPointer;
 
-	if (enough)
-		place = dsa_allocate_extended(gstore_dsa(), offsetof(gstore_version, columns) + columns_size,
-									  DSA_ALLOC_NO_OOM | DSA_ALLOC_ZERO);
-	enough = DsaPointerIsValid(place);
-	if (!enough && DsaPointerIsValid(made.deletes))
-		dsa_free(gstore_dsa(), made.deletes);
-	if (!enough)
+	PG_TRY();
+	{
+		if (enough)
+			place = dsa_allocate_extended(gstore_dsa(),
+										  offsetof(gstore_version, columns) + columns_size,
+										  DSA_ALLOC_NO_OOM | DSA_ALLOC_ZERO);
+	}
+	PG_FINALLY();
+	{
+		if (!DsaPointerIsValid(place) && DsaPointerIsValid(made.deletes))
+			dsa_free(gstore_dsa(), made.deletes);
+	}
+	PG_END_TRY();
+	if (!DsaPointerIsValid(place))
 		ereport(
 			ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of shared memory for changes of a table"),
@@ -690,8 +697,15 @@ merge_deletes(gstore_table *table, gstore_version *version)
 static void
 forget_old_versions(gstore_table *table, TransactionId horizon)
 {
-	gstore_version *version = gstore_at(table->newest);
+	gstore_version *version;
 
+	if (table->gone)
+	{
+		gstore_forget_versions(table);
+		remove_table(table);
+		return;
+	}
+	version = gstore_at(table->newest);
 	if (TransactionIdIsNormal(table->lost_xid) && TransactionIdPrecedes(table->lost_xid, horizon) &&
 		TransactionIdDidCommit(table->lost_xid))
 		table->lost_xid = FrozenTransactionId;
@@ -795,11 +809,7 @@ gstore_forget_database(Oid database)
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	hash_seq_init(&scan, tables);
 	while ((table = hash_seq_search(&scan)) != NULL)
-		if (table->key.database == database)
-		{
-			gstore_forget_versions(table);
-			remove_table(table);
-		}
+		table->gone |= table->key.database == database;
 	LWLockRelease(gstore->lock);
 	gstore_wake_worker();
 }

@@ -99,7 +99,7 @@ extern void gstore_remove_version(Oid relation, TransactionId xid);
 /* For the worker: forgets versions of a table that no snapshot needs; those before it, and the table itself if nothing is left. */
 extern void gstore_forget_old_versions(gstore_table_key key, TransactionId horizon);
 extern void gstore_forget_ended_copies(TransactionId horizon);
-/* A database is gone; cannot fail (after gstore_dsa()). */
+/* A database is gone: the worker forgets its tables. Cannot fail. */
 extern void gstore_forget_database(Oid database);
 
 /* ---- copies of versions */

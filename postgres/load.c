@@ -255,7 +255,7 @@ gstore_load(PG_FUNCTION_ARGS)
 	begin_writing(&load);
 	rows = write_batch(&load);
 	end_load(&load);
-	gstore_token_end_reading();
+	gstore_token_end_reading(&token);
 	PG_RETURN_INT64((int64) rows);
 }
 

@@ -404,6 +404,11 @@ put_staged(gstore_loading *load, const gstore_load_segment *segment, gstore_view
 	gstore_far		far = {.copy = load->source->name.store};
 	int				count = 0;
 
+	if (load->source->name.epoch != state->name.epoch)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("the GPU memory keeper was started anew during the load"),
+				 errhint("Call gstore_load_begin() anew, and write the rows again.")));
 	for (int i = 0; i < desc->natts; i++)
 	{
 		const place to = {load, state, i, GSTORE_VALUES};

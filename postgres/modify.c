@@ -59,6 +59,8 @@ gstore_begin_writing(Relation relation)
 	CheckForSerializableConflictIn(relation, NULL, InvalidBlockNumber);
 	pending = gstore_pending_begin(relation);
 	gstore_check_lost(RelationGetRelid(relation), gstore_pending_state(pending));
+	if (!gstore_pending_state(pending)->empty)
+		gstore_check_columns(relation, gstore_pending_state(pending));
 	return pending;
 }
 

@@ -10,7 +10,9 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 
 #include "postgres/lost.h"
 #include "postgres/memory.h"
@@ -100,6 +102,23 @@ gstore_pending_follow(gstore_pending *p, Relation relation)
 	MemoryContextSwitchTo(old);
 }
 
+void
+gstore_pending_keep_lock(Relation relation)
+{
+	const ResourceOwner owner = CurrentResourceOwner;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	PG_TRY();
+	{
+		LockRelation(relation, ShareUpdateExclusiveLock);
+	}
+	PG_FINALLY();
+	{
+		CurrentResourceOwner = owner;
+	}
+	PG_END_TRY();
+}
+
 gstore_pending *
 gstore_pending_begin(Relation relation)
 {
@@ -112,6 +131,7 @@ gstore_pending_begin(Relation relation)
 		return p;
 	}
 	gstore_check_access();
+	gstore_pending_keep_lock(relation);
 	if (context == NULL)
 		context = AllocSetContextCreate(TopTransactionContext, "gstore pending",
 										ALLOCSET_DEFAULT_SIZES);
@@ -125,8 +145,6 @@ gstore_pending_begin(Relation relation)
 	p->context = own;
 	p->desc = CreateTupleDescCopy(RelationGetDescr(relation));
 	gstore_look_alive(p->relation, NULL, GSTORE_DEAD_NOT_WANTED, &p->state);
-	if (!p->state.empty)
-		gstore_check_columns(relation, &p->state);
 	p->base_rows = p->state.rows;
 	p->state.name.writer_number = p->writer_number = gstore_next_writer_number();
 	p->describe = true;
@@ -453,6 +471,12 @@ bool
 gstore_pending_replaced(const gstore_pending *p, CommandId before)
 {
 	return p->replaced && p->replaced_command < before;
+}
+
+bool
+gstore_pending_has_forgotten(const gstore_pending *p)
+{
+	return p->replaced && (p->first_mark > 0 || p->first_deletion > 0);
 }
 
 const gstore_view *

@@ -15,6 +15,11 @@ typedef struct gstore_pending gstore_pending;
 extern gstore_pending *gstore_pending_find(Oid relation);
 /* Makes one if there is none; the lock is held. */
 extern gstore_pending *gstore_pending_begin(Relation relation);
+/*
+ * Takes the writers' lock, which the caller has, for the subtransaction as well. A portal's own goes if the portal fails, also
+ * within an inner subtransaction, whose end leaves what was changed before.
+ */
+extern void gstore_pending_keep_lock(Relation relation);
 
 extern void gstore_insert(gstore_pending *pending, TupleTableSlot *slot);
 /*
@@ -61,6 +66,8 @@ gstore_pending_mark_deleted(const gstore_pending *pending, CommandId before, gst
 extern bool gstore_pending_has_deleted(Oid relation, uint64 row);
 /* The transaction replaced the whole content (TRUNCATE): what was committed is not seen. */
 extern bool gstore_pending_replaced(const gstore_pending *pending, CommandId before);
+/* It had changed something before that, which is not known any more. */
+extern bool gstore_pending_has_forgotten(const gstore_pending *pending);
 
 /*
  * Writes the rows that are alive to a new store, and returns how many rows, deleted ones, are gone by

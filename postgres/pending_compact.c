@@ -66,6 +66,7 @@ gstore_compact(Relation relation)
 	rows = p->state.rows;
 	if (p->state.empty || (rows == p->state.live_rows && !has_dropped_data(p)))
 		return 0;
+	gstore_check_columns(relation, &p->state);
 	CheckTableNotInUse(relation, "rewrite"); /* a cursor has the numbers of its rows */
 	if (!p->replaced)
 		gstore_check_newest(relation, GetActiveSnapshot());

@@ -318,7 +318,7 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 			ereport(
 				ERROR,
 				(errcode(gstore_peer_errcode(answer.sqlstate)), errmsg("%s", answer.text),
-				 errhint("SET gstore_fdw.gpu_queries = off runs the statement without the executor.")));
+				 errhint("SET gstore_fdw.gpu_queries = off runs the statement without the executor; DISCARD PLANS, too, if it was planned before.")));
 	}
 	return false;
 }

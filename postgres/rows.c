@@ -114,6 +114,12 @@ gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked, bool all,
 
 	gstore_check_access();
 	check_parallel(relation);
+	if (pending != NULL && !replaced && gstore_pending_has_forgotten(pending))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("foreign table \"%s\" was rewritten by the same statement",
+						RelationGetRelationName(relation)),
+				 errhint("Read it in a statement of its own.")));
 	if (locked && !replaced)
 		refresh_view_for_writer(relation, snapshot, &view);
 	else

@@ -282,6 +282,7 @@ lock_table(Relation relation, bool wait)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain lock on relation \"%s\"", RelationGetRelationName(relation))));
+	gstore_pending_keep_lock(relation);
 }
 
 /* What a row mark keeps, in ermExtra, from the first row that is asked for. */

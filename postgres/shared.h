@@ -101,7 +101,7 @@ typedef struct gstore_token
 	/* The process whose transaction has loaded the rows and not ended; 0: none has. */
 	pid_t			 loader;
 	SubTransactionId loaded_in; /* if there is a loader */
-	bool			 reading;	/* it is at it: the memory stays */
+	SubTransactionId reading_in; /* the memory stays until this one is aborted; InvalidSubTransactionId: no load is under way */
 } gstore_token;
 
 /* What one transaction left of a table. In dynamic shared memory. */
@@ -134,6 +134,7 @@ typedef struct gstore_table
 	dsa_pointer		 newest; /* of gstore_version */
 	uint32			 revisions;
 	Oid	   owner; /* at the latest commit; InvalidOid: there was none since the server's start */
+	bool   gone;  /* with its database: no snapshot needs a version */
 	uint64 version_bytes; /* of its versions, as they count for the owner */
 	int64  merge_ns; /* deletions become a bitmap of the store no earlier, on CLOCK_MONOTONIC */
 	/* Of the loss of all versions there were; a snapshot that does not see it is older. */

@@ -10,6 +10,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 #include "postgres/arrow.h"
 #include "postgres/option.h"
@@ -60,13 +61,20 @@ gstore_describe(Relation relation, bool arrow)
 	return columns;
 }
 
+bool
+gstore_is_same_type(Oid stored, Oid now)
+{
+	return stored == now || !SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(stored)) ||
+		IsBinaryCoercible(stored, now);
+}
+
 /* Read with the other type, values mean the same. Packed ones have got the headers of their own type by then. */
 static bool
 is_same_form(const gstore_column *column, const Form_pg_attribute attribute)
 {
 	return column->length == attribute->attlen && column->by_value == attribute->attbyval &&
 		column->align == attribute->attalign &&
-		(column->type == attribute->atttypid || IsBinaryCoercible(column->type, attribute->atttypid));
+		gstore_is_same_type(column->type, attribute->atttypid);
 }
 
 int

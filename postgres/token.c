@@ -165,7 +165,7 @@ gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *nam
 
 		found = (t->state == GSTORE_TOKEN_OVER && !is_being_made(t)) ||
 			(t->state == GSTORE_TOKEN_LIVE && t->expires_ns <= now);
-		found &= !t->reading;
+		found &= t->reading_in == InvalidSubTransactionId;
 		if (found)
 		{
 			memcpy(secret, t->secret, GSTORE_SECRET_BYTES);
@@ -673,8 +673,9 @@ gstore_token_claim_load(const char *text, gstore_token *out)
 		t->loaded_in = GetCurrentSubTransactionId();
 		loaded_some = true;
 	}
-	if (t != NULL && t->loader == MyProcPid)
-		t->reading = true;
+	out->reading_in = InvalidSubTransactionId;
+	if (t != NULL && t->loader == MyProcPid && t->reading_in == InvalidSubTransactionId)
+		out->reading_in = t->reading_in = GetCurrentSubTransactionId();
 	LWLockRelease(gstore->lock);
 	if (loader != 0 && loader != MyProcPid)
 		ereport(ERROR,
@@ -685,12 +686,16 @@ gstore_token_claim_load(const char *text, gstore_token *out)
 }
 
 void
-gstore_token_end_reading(void)
+gstore_token_end_reading(const gstore_token *loaded)
 {
+	gstore_token *t;
+
+	if (loaded->reading_in == InvalidSubTransactionId) /* by a load that this one is within */
+		return;
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
-		if (gstore->tokens[i].loader == MyProcPid)
-			gstore->tokens[i].reading = false;
+	t = find_secret(loaded->secret);
+	if (t != NULL)
+		t->reading_in = InvalidSubTransactionId;
 	LWLockRelease(gstore->lock);
 	gstore_wake_worker(); /* one may have ended meanwhile */
 }
@@ -707,14 +712,17 @@ end_loads(SubTransactionId loaded_in, bool committed, SubTransactionId parent)
 	{
 		gstore_token *t = &gstore->tokens[i];
 
-		if (t->loader != MyProcPid ||
-			(loaded_in != InvalidSubTransactionId && t->loaded_in != loaded_in))
+		if (t->loader != MyProcPid)
+			continue;
+		if (t->reading_in == loaded_in) /* the load has failed: one that is committed has ended before */
+			t->reading_in = InvalidSubTransactionId;
+		if (loaded_in != InvalidSubTransactionId && t->loaded_in != loaded_in)
 			continue;
 		t->loaded_in = parent;
 		if (parent != InvalidSubTransactionId)
 			continue;
 		t->loader = 0;
-		t->reading = false;
+		t->reading_in = InvalidSubTransactionId;
 		if (committed && t->state == GSTORE_TOKEN_LIVE)
 			t->state = GSTORE_TOKEN_OVER;
 	}
@@ -827,6 +835,7 @@ token_xact_callback(XactEvent event, void *argument)
 	switch (event)
 	{
 		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PREPARE:
 			if (made_some)
 				keep_tokens(InvalidSubTransactionId, InvalidSubTransactionId);
@@ -835,6 +844,7 @@ token_xact_callback(XactEvent event, void *argument)
 			made_some = loaded_some = false;
 			break;
 		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_ABORT:
 			if (made_some)
 				drop_tokens(InvalidSubTransactionId);
 			if (loaded_some)

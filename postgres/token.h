@@ -50,7 +50,7 @@ extern void gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE
  * gstore_token_end_reading(), or the end of the transaction.
  */
 extern bool gstore_token_claim_load(const char *text, gstore_token *out);
-extern void gstore_token_end_reading(void);
+extern void gstore_token_end_reading(const gstore_token *loaded);
 
 /*
  * For the worker: takes one token that has expired, or was given up, off the list. A store that is of no table is the

@@ -381,6 +381,29 @@ class Load:
         session.close()
         server.sql("DROP OWNED BY keen; DROP ROLE keen")
 
+    def load_that_failed_keeps_no_memory(self, server):
+        """Of a token that an outer subtransaction has loaded, and that is revoked before the transaction ends."""
+        make(server, "id int")
+        make(server, "word text", table="gt")
+        server.sql("DROP ROLE IF EXISTS keen; CREATE ROLE keen; GRANT INSERT ON ft, gt TO keen; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO keen")
+        sessions = server.session(), server.session()
+        for session in sessions:
+            session.sql("SET gstore_fdw.load_memory = '64MB'; SET ROLE keen")
+        stage = Stage(server, size=60 << 20, session=sessions[0])
+        stage.loader.write(staged(Column("id", "i", [1, 2, 3]))[0])
+        stage.session.sql("BEGIN")
+        expect(stage.load(), "3", "rows")
+        expect(stage.load(table="gt"), "42703", "rows of other columns")
+        stage.loader.end()
+        expect(sessions[1].sql(f"SELECT gstore_revoke('{stage.token}')"), "t", "the token ends")
+        other = sessions[1].sql("SELECT attempt($$SELECT gstore_load_begin('ft', 60 * 1048576)$$)")
+        expect(other.startswith("gstoreload"), True, f"another one while the transaction goes on: {other}")
+        stage.session.sql("COMMIT")
+        for session in sessions:
+            session.close()
+        expect(server.sql("SELECT count(*) FROM ft"), "3", "rows")
+        server.sql("DROP OWNED BY keen; DROP ROLE keen")
+
     def readers_see_their_snapshot_while_rows_come(self, server):
         make(server, "id int, f float8, t text")
         columns, shown = plain(1000)

@@ -363,6 +363,25 @@ INSERT INTO al_domain VALUES (1);
 \set VERBOSITY default
 SELECT * FROM al_domain ORDER BY s;
 
+-- A column whose rows are of a type that is gone.
+CREATE DOMAIN al_gone AS text;
+CREATE FOREIGN TABLE al_left (id int, t al_gone) SERVER gstore_fdw;
+INSERT INTO al_left VALUES (1, 'one'), (2, 'two');
+ALTER FOREIGN TABLE al_left ALTER t TYPE text;
+DROP DOMAIN al_gone;
+SELECT * FROM al_left ORDER BY id;
+SELECT count(*) FROM gstore_fdw_chunk_info WHERE table_oid = 'al_left'::regclass;
+DELETE FROM al_left WHERE id = 1;
+SELECT gstore_fdw_compact('al_left');
+ALTER FOREIGN TABLE al_left ADD n int DEFAULT 5;
+\set VERBOSITY sqlstate
+ALTER FOREIGN TABLE al_left ALTER t TYPE bytea;
+\set VERBOSITY default
+INSERT INTO al_left VALUES (3, 'three', 3);
+SELECT * FROM al_left ORDER BY id;
+TRUNCATE al_left;
+DROP FOREIGN TABLE al_left;
+
 DROP FOREIGN TABLE al_domain, al, al_type, renamed, al_tx, al_of, al_enum;
 DROP TABLE al_part, al_parent, al_heap;
 DROP SEQUENCE al_numbers;

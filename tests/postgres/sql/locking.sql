@@ -64,8 +64,10 @@ INSERT INTO l_big SELECT i, 0 FROM generate_series(1, 200000) i;
 CREATE VIEW l_view AS SELECT * FROM l_big WHERE id % 100000 = 0;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
+SET gstore_fdw.gpu_filters = off; -- a real GPU costs less than several processes
 EXPLAIN (COSTS OFF) SELECT id FROM l_view WHERE v = 0;
 EXPLAIN (COSTS OFF) SELECT id FROM l_view WHERE v = 0 FOR UPDATE;
+RESET gstore_fdw.gpu_filters;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM (SELECT id FROM l_view FOR UPDATE) s;
 BEGIN; SELECT count(*) FROM (SELECT id FROM l_view FOR UPDATE) s; SELECT * FROM locks; COMMIT;
 RESET parallel_setup_cost;

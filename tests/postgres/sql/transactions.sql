@@ -323,6 +323,20 @@ ROLLBACK;
 SELECT set_config(CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'debug_parallel_query' ELSE 'force_parallel_mode' END, 'off', false) AS forced;
 DROP FUNCTION in_worker;
 
+-- A statement that rewrites a table which it reads for a snapshot of before.
+CREATE FUNCTION count_stable() RETURNS bigint LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN (SELECT count(*) FROM y); END $$;
+BEGIN;
+INSERT INTO y SELECT * FROM x WHERE id <= 2;
+DELETE FROM y WHERE id = 1;
+SELECT count_stable();
+SAVEPOINT s;
+SELECT gstore_fdw_compact('y'), count_stable();
+ROLLBACK TO s;
+SELECT gstore_fdw_compact('y');
+SELECT count_stable();
+ROLLBACK;
+DROP FUNCTION count_stable;
+
 DROP FUNCTION ids, steps;
 DROP PROCEDURE commits;
 DROP FOREIGN TABLE x, y;
