@@ -1,4 +1,4 @@
-# The entry points: each target is one script or one meson call, and runs on a fresh machine.
+# The entry points. Each target calls scripts; those that build or test install what they need.
 
 BUILD ?= build
 PREFIX ?= /usr/local

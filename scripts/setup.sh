@@ -4,7 +4,7 @@
 # demonstrations (demo, cluster), making Debian packages (deb) or trying them in a fresh Debian (root) needs is installed. Installs only what is missing, with apt-get, as
 # root or through sudo; if nothing is missing, no package tool is run and no network is touched.
 # Packages of the lists test and all are wanted but not necessary: the checks that use them are left
-# out, with a message. The same holds for what these two fetch with pip into build-fetched/, where the
+# out, with a message. The same holds for what test, all and deb fetch with pip into build-fetched/, where the
 # machine has none: nvcc and cuda.h (cuda/), PostgreSQL 16 (postgres/). With CI set, checks that
 # lack any of it fail: check.sh says which are excepted.
 set -eu
@@ -46,6 +46,7 @@ deb)
     dpkg-query -W -f '${Status}' build-essential 2>/dev/null | grep -q '^install ok' || needed="$needed build-essential"
     pkg-config --exists cmocka 2>/dev/null || needed="$needed libcmocka-dev"
     have_header sys/sdt.h || needed="$needed systemtap-sdt-dev"
+    have_pip || is_fetched || wanted="$wanted python3-pip"
     [ -x "/usr/lib/postgresql/${PG:-15}/bin/pg_config" ] && [ -d "/usr/include/postgresql/${PG:-15}/server" ] ||
         needed="$needed postgresql-server-dev-${PG:-15}"
     ;;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -193,6 +194,7 @@ become_compiler(const plcuda_window *window, const plcuda_target *target, const 
 	char *nvrtc[] = {self,			 "nvrtc", (char *) window->nvrtc, number, (char *) w->from,
 					 (char *) w->to, NULL};
 
+	(void) prctl(PR_SET_PDEATHSIG, SIGKILL); /* fork() has cleared what the worker has */
 	if (log < 0 || len < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
 		_exit(NOT_RUN);
 	self[len] = '\0';

@@ -301,9 +301,10 @@ list_entries(DIR *folder, entry **out, uint64_t *total)
 	return count;
 }
 
-/* Removes the least recently used ones, while the cache is too large. */
+/* Removes the least recently used ones, while the cache is too large, but not the one that was made now: after the clock was set back
+ * others may be of a later time. */
 static void
-bound_cache(const plcuda_window *window)
+bound_cache(const plcuda_window *window, const char *made)
 {
 	DIR		*folder = opendir(window->cache);
 	entry	*all = NULL;
@@ -315,8 +316,8 @@ bound_cache(const plcuda_window *window)
 	count = list_entries(folder, &all, &total);
 	if (total > window->cache_bytes)
 		qsort(all, count, sizeof *all, compare_entries);
-	for (size_t i = 0; i + 1 < count && total > window->cache_bytes; i++)
-		if (unlinkat(dirfd(folder), all[i].name, 0) == 0)
+	for (size_t i = 0; i < count && total > window->cache_bytes; i++)
+		if (strcmp(all[i].name, made) != 0 && unlinkat(dirfd(folder), all[i].name, 0) == 0)
 			total -= all[i].bytes;
 	free(all);
 	closedir(folder);
@@ -362,7 +363,7 @@ plcuda_store_image(const plcuda_window *window, const plcuda_target *target, con
 	if (!written)
 		(void) unlink(temporary);
 	else
-		bound_cache(window);
+		bound_cache(window, strrchr(path, '/') + 1);
 	errno = error;
 	return written;
 }

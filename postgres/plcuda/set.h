@@ -62,24 +62,40 @@ plcuda_append_rows(const plcuda_call *call, uint64_t count)
 	return plcuda_publish_rows(call, answer, &place, count);
 }
 
+/* Lanes ask each other, so none may be missing: else 0 (false), and an error. */
+GVM_DEVICE int
+plcuda_has_whole_warps(const plcuda_call *call)
+{
+	if (gvm_block_threads() % gvm_warp_size() == 0)
+		return 1;
+	plcuda_raise_in(call->state, "22023",
+					"rows are appended by whole warps in blocks of a multiple of % threads, not of %",
+					gvm_warp_size(), gvm_block_threads());
+	return 0;
+}
+
 /* The same by all threads of a warp, each of which gets the rows that it asks for itself. */
 GVM_DEVICE plcuda_row *
 plcuda_append_warp(const plcuda_call *call, uint64_t count)
 {
 	gvm_append_place place;
-	const uint32_t	 answer = gvm_append_claim_warp(call->append, count, 0, 1, &place);
 
-	return plcuda_publish_rows(call, answer, &place, count);
+	if (!plcuda_has_whole_warps(call))
+		return 0;
+	return plcuda_publish_rows(call, gvm_append_claim_warp(call->append, count, 0, 1, &place),
+							   &place, count);
 }
 
-/* The same by all threads of a block, of whole warps. */
+/* The same by all threads of a block. */
 GVM_DEVICE plcuda_row *
 plcuda_append_block(const plcuda_call *call, uint64_t count)
 {
 	gvm_append_place place;
-	const uint32_t	 answer = gvm_append_claim_block(call->append, count, 0, 1, &place);
 
-	return plcuda_publish_rows(call, answer, &place, count);
+	if (!plcuda_has_whole_warps(call))
+		return 0;
+	return plcuda_publish_rows(call, gvm_append_claim_block(call->append, count, 0, 1, &place),
+							   &place, count);
 }
 
 #endif

@@ -100,7 +100,15 @@ look_up(const reader *r, const char *name, int nargs)
 #endif
 
 	if (list_length(names) == 1)
-		names = lcons(makeString(get_namespace_name(r->f->schema)), names);
+	{
+		char *schema = get_namespace_name(r->f->schema);
+
+		if (schema == NULL) /* dropped since */
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_SCHEMA),
+					 errmsg("schema with OID %u does not exist", r->f->schema)));
+		names = lcons(makeString(schema), names);
+	}
 	return LookupFuncName(names, nargs, r->f->argument_types, true);
 }
 
