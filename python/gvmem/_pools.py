@@ -8,7 +8,7 @@ from . import _gvmem
 from ._array import stream_number
 from ._heap import option
 
-_SIZE = re.compile(r"\s*(\d+)\s*([KMGT]?)(?:iB|B)?\s*", re.I)
+_SIZE = re.compile(r"\s*(\d+)(?:\.(\d{1,6}))?\s*(?:([KMGT])i?)?B?\s*", re.I)
 
 
 def parse_size(name: str, text: str) -> Optional[int]:
@@ -16,9 +16,12 @@ def parse_size(name: str, text: str) -> Optional[int]:
     if not text:
         return None
     found = _SIZE.fullmatch(text)
-    if found is None:
-        raise ValueError(f'{name} is "{text}": it should be a size, such as 8GiB')
-    return int(found[1]) << " KMGT".index(found[2].upper() or " ") * 10
+    if found is not None:
+        fraction = found[2] or ""
+        size, rest = divmod(int(found[1] + fraction) << " KMGT".index((found[3] or " ").upper()) * 10, 10 ** len(fraction))
+    if found is None or rest:
+        raise ValueError(f'{name} is "{text}": it should be a size, such as 8GiB or 1.5G')
+    return size
 
 
 _devices: set[int] = set()  # that have given blocks by alloc()

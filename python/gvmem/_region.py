@@ -1,6 +1,7 @@
 """Data larger than the memory of a GPU, which kernels map and unmap."""
 from __future__ import annotations
 
+from math import prod
 from operator import index
 from typing import Any, Optional
 
@@ -40,12 +41,12 @@ def _list_of(what: Any, count: Optional[int], size: int, device: int, stream: Op
             raise ValueError("the entries are not next to each other")
     elif hasattr(what, "__cuda_array_interface__"):
         interface = what.__cuda_array_interface__
-        if interface.get("strides") is not None:
+        (address, readonly), item, shape, strides = interface["data"], int(interface["typestr"][2:]), interface["shape"], interface.get("strides")
+        bytes_there = item * prod(shape)
+        if interface.get("mask") is not None:
+            raise TypeError("it has a mask")
+        if strides is not None and bytes_there and not _is_dense(shape, strides, item):
             raise ValueError("the entries are not next to each other")
-        (address, readonly), item = interface["data"], int(interface["typestr"][2:])
-        bytes_there = item
-        for length in interface["shape"]:
-            bytes_there *= length
     else:
         raise TypeError(f"{type(what).__name__} is no array on a GPU, and no address")
     if item != size:

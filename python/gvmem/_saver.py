@@ -8,7 +8,7 @@ from typing import Any, Iterator, Optional
 from . import _gvmem
 from ._array import Shape, dimensions, element, stream_number
 from ._keeper import Keeper, connect
-from ._wait import run_with_lease
+from ._wait import make_lock, run, run_with_lease
 
 _CHUNK_BYTES_MAX = 64 << 20  # larger ones are not faster to move
 _CHUNK_BYTES_MIN = 2 << 20
@@ -34,7 +34,7 @@ class Part:
 
     def __init__(self, region: SavedRegion, arena: _gvmem.Arena, size: int):
         """For SavedRegion.alloc()."""
-        self._range, self._size = _Range(region, arena, size), size
+        self._range, self._size = run(_Range, region, arena, size), size
 
     def __repr__(self) -> str:
         return f'<gvmem.Part of {self._size} bytes at {self.address:#x}, region "{self._range.region.tag}">'
@@ -68,7 +68,7 @@ class SavedRegion:
         self._tag, self._backup = tag, backup
         self._object = keeper.create(None, 0, reserve=reserve, device=device, chunk=chunk)
         self._arena: Optional[_gvmem.Arena] = _gvmem.arena(self._object._handle, self._object.address, reserve, chunk)
-        self._lock = threading.Lock()  # for what follows
+        self._lock = make_lock(self)  # for what follows
         self._lease: Optional[_gvmem.Hold] = self._acquire(None)
 
     def __repr__(self) -> str:
@@ -150,7 +150,9 @@ class SavedRegion:
     @property
     def used(self) -> int:
         """Bytes that are allocated."""
-        return 0 if self._arena is None else self._arena.used
+        arena = self._arena
+        used: int = 0 if arena is None else run(lambda: arena.used)
+        return used
 
     @property
     def resident_bytes(self) -> int:
@@ -183,7 +185,7 @@ class Saver:
         self._reserve = reserve or max(found.budget_bytes for found in self._keeper.snapshot().devices)
         wanted = min(_CHUNK_BYTES_MAX, max(_CHUNK_BYTES_MIN, self._reserve // 64))
         self._chunk = chunk or 1 << (wanted.bit_length() - 1)
-        self._lock = threading.Lock()
+        self._lock = make_lock(self)
         self._regions: dict[str, SavedRegion] = {}
 
     def __enter__(self) -> Saver:

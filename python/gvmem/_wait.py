@@ -8,15 +8,34 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import sys
 import threading
 import time
-from _thread import allocate_lock, start_new_thread
+import weakref
+from _thread import LockType, allocate_lock, start_new_thread
 from typing import Any, Callable, Optional
 
 from . import _gvmem
 
 _MS_MAX = 2**31 - 1
+
+
+_locked: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def make_lock(owner: Any) -> LockType:
+    """For owner._lock. In a child made by fork() there is a new one in its place, as a thread of the parent may have had it."""
+    _locked[id(owner)] = owner
+    return allocate_lock()
+
+
+def _renew_locks() -> None:
+    for owner in _locked.values():
+        owner._lock = allocate_lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
 
 
 def run(call: Callable[..., Any], *arguments: Any) -> Any:

@@ -17,7 +17,12 @@ class MemoryResource(cuda.core.MemoryResource):
         self._device = device
 
     def allocate(self, size: int, *, stream: Any) -> cuda.core.Buffer:
-        return cuda.core.Buffer.from_handle(_pools.alloc(self._device, size, stream, ordered=False), size, mr=self, stream=stream)
+        address = _pools.alloc(self._device, size, stream, ordered=False)
+        try:
+            return cuda.core.Buffer.from_handle(address, size, mr=self, stream=stream)
+        except BaseException:  # a stream that cuda.core does not take
+            _pools.free(address, stream)
+            raise
 
     def deallocate(self, ptr: Any, size: int, *, stream: Any) -> None:
         _pools.free(int(ptr), stream)

@@ -21,7 +21,7 @@ from ._keeper import Info, Keeper, Object, connect, hint_number
 from ._load import copy_pieces
 from ._tensors import (
     TYPES, Block, File, Layout, Source, Tensor, lay_out, lay_out_files, make_dense, read_header, read_length, read_source, write_header)
-from ._wait import run_with_lease
+from ._wait import make_lock, run_with_lease
 
 __all__ = ["Layout", "Model", "Tensor", "attach", "publish", "publish_files"]
 
@@ -185,7 +185,7 @@ class Model(Mapping[str, Any]):
         self._object, self._start, self._hint, self._own = obj, start, hint_number(hint), own
         self._layout, self._metadata, self._version = table, metadata, version
         self._size = obj.size
-        self._lock = threading.Lock()  # for what follows. It is awake by the leases alone, so that Ctrl-C can come between any two steps
+        self._lock = make_lock(self)  # for what follows. It is awake by the leases alone, so that Ctrl-C can come between any two steps
         self._awake = _Awake()
         self._blocks: list[_gvmem.Hold] = []  # leases of blocks; all are alike: which block has which does not matter
         self._view: Optional[_gvmem.Hold] = None  # whose arrays can be consumed while it is awake

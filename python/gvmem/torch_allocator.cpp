@@ -520,7 +520,9 @@ class Allocator final : public CUDAAllocator {
     {
         if (!c10::memoryProfilingEnabled())
             return;
-        const pool_stats s = stats_of(static_cast<c10::DeviceIndex>(block.device));
+        pool_stats s;
+        if (pools->stats(block.device, &s) != 0) /* a child made by fork(): no error may leave a destructor */
+            return;
         c10::reportMemoryUsageToProfiler(block.address, change, static_cast<size_t>(s.bytes[POOLS_ALL].current), static_cast<size_t>(s.held_bytes),
                                          c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(block.device)));
     }

@@ -4,8 +4,8 @@
  * what it calls takes no GIL, and no thread waits for an arena's lock with the GIL. An arena is in a list until its Python object goes:
  * what is freed later belongs to none, and is ignored.
  *
- * Ranges are in order, without gaps, up to `end`; neighbours that are both free are one. Lock: arenas_lock guards the list, and is taken before
- * an arena's own lock, which guards what is in it.
+ * Ranges are in order, without gaps, up to `end`; neighbours that are both free are one. Lock: arenas_lock guards the list; an arena's own
+ * lock, which guards what is in it, may be held for long while its object grows, so nobody waits for that with the list's.
  */
 #include "module.h"
 
@@ -31,10 +31,12 @@ typedef struct arena {
     uint64_t end;
     uint64_t committed_bytes; /* of the object, which has no others */
     bool paused;              /* nothing can be allocated */
+    unsigned frees;           /* calls that wait for its lock, without the list's: under that */
 } arena;
 
 static PyTypeObject *arena_type;
 static pthread_mutex_t arenas_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t free_ended = PTHREAD_COND_INITIALIZER;
 static arena *arenas;
 static _Thread_local arena *current; /* for gvmem_arena_alloc(); owned */
 
@@ -232,11 +234,18 @@ void gvmem_arena_free(void *address, ssize_t bytes, int ordinal, void *stream)
         return;
     wait_for_device(own_ordinal);
     pthread_mutex_lock(&arenas_lock);
-    if (find_arena_locked(address, &offset) == a) { /* it is still there */
-        pthread_mutex_lock(&a->lock);
-        free_locked(a, offset);
-        pthread_mutex_unlock(&a->lock);
-    }
+    a = find_arena_locked(address, &offset); /* NULL: it is gone by now */
+    if (a != NULL)
+        a->frees++;
+    pthread_mutex_unlock(&arenas_lock);
+    if (a == NULL)
+        return;
+    pthread_mutex_lock(&a->lock);
+    free_locked(a, offset);
+    pthread_mutex_unlock(&a->lock);
+    pthread_mutex_lock(&arenas_lock);
+    a->frees--;
+    pthread_cond_broadcast(&free_ended);
     pthread_mutex_unlock(&arenas_lock);
 }
 
@@ -244,8 +253,11 @@ void gvmem_arena_free(void *address, ssize_t bytes, int ordinal, void *stream)
 static void forget_all(void)
 {
     pthread_mutex_init(&arenas_lock, NULL);
-    for (arena *a = arenas; a != NULL; a = a->next)
+    pthread_cond_init(&free_ended, NULL);
+    for (arena *a = arenas; a != NULL; a = a->next) {
         pthread_mutex_init(&a->lock, NULL);
+        a->frees = 0;
+    }
     arenas = NULL;
 }
 
@@ -302,6 +314,8 @@ static void dealloc(PyObject *self)
         place = &(*place)->next;
     if (*place != NULL) /* not in a child made by fork() */
         *place = a->next;
+    while (a->frees > 0)
+        pthread_cond_wait(&free_ended, &arenas_lock);
     pthread_mutex_unlock(&arenas_lock);
     Py_END_ALLOW_THREADS;
     pthread_mutex_destroy(&a->lock);

@@ -406,9 +406,10 @@ static bool find_stream(PyObject *stream, int32_t device_type, uint64_t *out, bo
         return false;
     }
     if (PyLong_Check(stream) && PyLong_AsLong(stream) == -1) {
-        *wanted = false;
-        if (PyErr_Occurred() == NULL)
+        if (PyErr_Occurred() == NULL) {
+            *wanted = false;
             return true;
+        }
         PyErr_Clear();
     }
     if (!get_u64(stream, &number))

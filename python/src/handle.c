@@ -95,6 +95,8 @@ static void wait_for_work(gvm_device *device, uint64_t granted)
 
 static void close_in_library(handle *h, gvm_device *device, uint64_t granted)
 {
+    if (h->unwaited)
+        wait_for_work(device, granted);
     switch (h->kind) {
     case KIND_CLIENT: gvm_client_close(h->of.client); break;
     case KIND_OBJECT: gvm_object_close(h->of.object); break;

@@ -105,6 +105,7 @@ static gvm_status release(hold *h)
         return status;
     }
     WITHOUT_GIL(status = h->stream.given ? release_behind_stream(h) : release_waiting(h));
+    h->owner->unwaited |= h->stream.given;
     if (status != GVM_OK)
         h->released = h->data == NULL ? h->lease.mode == 0 : h->data[0].acquired == 0;
     return status;

@@ -76,11 +76,12 @@ struct handle {
     unsigned changing; /* calls under way that take memory or rights away: no arrays are made, and no work is queued */
     unsigned queueing; /* calls under way that queue work: nothing is taken away */
     bool consumed;     /* an array of it was given to a consumer, who may use it on any stream */
-    bool cpu;          /* the CPU may use its memory, wherever that is */
-    bool software;     /* a software GPU's: the CPU may use what a lease lends */
-    bool readonly;     /* it was opened so */
-    bool closed;       /* no new users */
-    bool ended;        /* and closed in the library */
+    bool unwaited; /* work may use its memory that nobody has waited for, nor would a lease: of an object or a table */
+    bool cpu;      /* the CPU may use its memory, wherever that is */
+    bool software; /* a software GPU's: the CPU may use what a lease lends */
+    bool readonly; /* it was opened so */
+    bool closed;   /* no new users */
+    bool ended;    /* and closed in the library */
     size_t users;
 };
 

@@ -170,6 +170,7 @@ static PyObject *view(PyObject *self, PyObject *arguments)
     addresses->regions[0] = (region){first, size_bytes};
     addresses->mode = writable ? GVM_LEASE_WRITE : GVM_LEASE_READ;
     addresses->keep = Py_NewRef(keep);
+    addresses->owner->unwaited = true;
     return (PyObject *)addresses;
 }
 

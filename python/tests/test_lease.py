@@ -303,6 +303,24 @@ def test_object_closed_under_threads_is_an_error_there(keeper):
     assert keeper.objects() == []
 
 
+@pytest.mark.parametrize("how", ["lease", "view"])
+def test_close_waits_for_work_that_no_lease_has_waited_for(keeper, how):
+    go, closed, stream = threading.Event(), threading.Event(), Stream()
+    obj = keeper.create("/behind", 2 * MIB)
+    stream.call_back(lambda: go.wait(20))
+    if how == "lease":
+        obj.read(stream=stream).release(stream=stream)
+    else:
+        obj._handle.view(obj.address, MIB, False, None).array(0, 0, "|u1", None)
+    closer = threading.Thread(target=lambda: (obj.close(), closed.set()))
+    closer.start()
+    assert not closed.wait(0.2)
+    go.set()
+    closer.join(20)
+    assert closed.is_set()
+    stream.close()
+
+
 def test_stream_at_the_end_is_taken(obj):
     with obj.write(stream=0) as a:
         numpy.asarray(a)[0] = 1

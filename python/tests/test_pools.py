@@ -258,6 +258,14 @@ except MemoryError:
     assert done.stdout == "refused\n"
 
 
+def test_sizes_are_those_of_other_settings():
+    sizes = {"": None, "0": 0, "17": 17, "1.5GiB": 3 << 29, " 2 k ": 2048, "0.25MB": 1 << 18, "3Gi": 3 << 30, "8B": 8}
+    assert {text: _pools.parse_size("X", text) for text in sizes} == sizes
+    for wrong in ("1.5", "-1", "1.G", ".5G", "1E", "iB", "1iB", "0.1234567G"):
+        with pytest.raises(ValueError, match="such as"):
+            _pools.parse_size("X", wrong)
+
+
 @pytest.mark.parametrize("arguments, decay_ms", [({}, 0), ({"decay": 0}, 2**32 - 1), ({"decay": 5}, 5000), ({"decay": 2**40}, 2**32 - 2), ({"decay": 0, "keep": 5}, 0)])
 def test_decay_of_0_is_said(monkeypatch, arguments, decay_ms):
     said = []

@@ -105,8 +105,8 @@ def test_sync_waits_for_the_stream_of_its_own_thread(space, streams):  # noqa: F
 class Lent:
     """An array of CUDA of somebody else, by its interface."""
 
-    def __init__(self, address, count, size, readonly=False, stream=None):
-        self.__cuda_array_interface__ = {"data": (address, readonly), "shape": (count,), "typestr": f"<u{size}", "version": 3, "stream": stream}
+    def __init__(self, address, count, size, readonly=False, stream=None, **more):
+        self.__cuda_array_interface__ = {"data": (address, readonly), "shape": (count,), "typestr": f"<u{size}", "version": 3, "stream": stream, **more}
 
 
 @pytest.mark.parametrize("lent", [False, True])
@@ -147,6 +147,11 @@ def test_list_that_cannot_be_used_is_refused(rows, keeper):
             with pytest.raises(ValueError, match="read-only"):
                 rows.resolve(regions, slots=slots)
             rows.release(regions, slots=slots)
+        rows.release(Lent(lists.address, 2, 4, strides=(4,)), count=1, slots=lists.array("u4", 1, offset=64))
+        with pytest.raises(ValueError, match="next to each other"):
+            rows.release(Lent(lists.address, 2, 4, strides=(8,)))
+        with pytest.raises(TypeError, match="mask"):
+            rows.release(Lent(lists.address, 2, 4, mask=Lent(lists.address, 2, 1)))
 
 
 def test_regions_are_created_and_deleted(space):

@@ -321,6 +321,30 @@ assert region.used == 1 << 20
     subprocess.run([sys.executable, "-W", "ignore", "-c", program, server.path], check=True, timeout=60)
 
 
+def test_child_by_fork_ends_what_a_thread_of_its_parent_was_in(server):
+    program = """
+import os, signal, sys, threading, gvmem
+saver = gvmem.Saver(sys.argv[1])
+with saver.region("a") as region:
+    pass
+go, inside = threading.Event(), threading.Event()
+def resume():
+    with saver._lock, region._lock:
+        inside.set()
+        go.wait(20)
+threading.Thread(target=resume).start()
+inside.wait(20)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(10)
+    saver.close()
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+go.set()
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program, server.path], check=True, timeout=60)
+
+
 def test_close_gives_everything_back(keeper):
     saver = gvmem.Saver(keeper)
     with saver.region("a", enable_cpu_backup=True) as region:
