@@ -151,8 +151,7 @@ static bool leave_to_holders(gvm_object *object)
         object->left = true;
         client->left_objects++;
         atomic_store(&object->magic, GVMI_DEAD_MAGIC);
-        if (client->busy !=
-            object) /* else the mapper takes a lease, or gives one back, and does it after that */
+        if (client->busy != object) /* else at the end of the mapper's work, which may add leases */
             gvmi_client_end_other_leases_locked(object);
     }
     gvmi_unlock(&client->lock);

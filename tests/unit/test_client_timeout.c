@@ -489,6 +489,71 @@ static void cancellation_in_a_wait_is_put_off_until_the_call_returns(void **stat
     RUN(cancel);
 }
 
+/* ---- close beside a grant */
+
+static int script_late_grant(fake *f)
+{
+    gvmi_wire_message acquire;
+
+    TRY_LINE(greet_and_open(f, 1));
+    TRY_LINE(leave_open(f, GVMI_WIRE_ACQUIRE, &acquire));
+    TRY_LINE(grant(f, &acquire));
+    TRY_LINE(leave_open(f, GVMI_WIRE_ACQUIRE, &acquire));
+    await_step(1);
+    TRY_LINE(grant(f, &acquire));
+    return serve_close_and_end(f);
+}
+
+static void let_send(gvm_client *keeper, bool may)
+{
+    gvmi_lock(&keeper->send_lock);
+    keeper->sending = !may;
+    pthread_cond_broadcast(&keeper->sent);
+    gvmi_unlock(&keeper->send_lock);
+}
+
+static bool is_busy(gvm_client *keeper)
+{
+    bool busy;
+
+    gvmi_lock(&keeper->lock);
+    busy = keeper->busy != NULL;
+    gvmi_unlock(&keeper->lock);
+    return busy;
+}
+
+/* As a collection has the object: its lease stays. The other one was given up, and is granted while the program closes the object. */
+static int close_beside_a_grant(void *arg)
+{
+    gvm_client *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_late_grant, &keeper, &object));
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
+    gvmi_client_hold_object(object);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, SHORT_WAIT_MS, &lease) == GVM_E_TIMEOUT);
+    let_send(keeper, false);
+    atomic_store(&step, 1);
+    while (gvmi_lease_readers(word(&f)) != 2)
+        sched_yield();
+    gvm_object_close(object);
+    let_send(keeper, true);
+    while (is_busy(keeper))
+        sched_yield();
+    EXPECT(gvmi_lease_readers(word(&f)) == 1);
+    gvmi_client_unhold_object(object);
+    gvm_client_close(keeper);
+    return end_fake(&f);
+}
+
+static void lease_of_a_collection_is_there_after_a_close_beside_a_grant(void **state)
+{
+    RUN(close_beside_a_grant);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -501,6 +566,7 @@ int main(void)
         cmocka_unit_test(map_that_comes_before_bye_is_ignored),
         cmocka_unit_test(cancellation_in_a_wait_is_put_off_until_the_call_returns),
         cmocka_unit_test(cancellation_in_a_seal_is_put_off_until_the_call_returns),
+        cmocka_unit_test(lease_of_a_collection_is_there_after_a_close_beside_a_grant),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
