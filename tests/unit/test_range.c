@@ -62,10 +62,30 @@ static bool is_free(uint64_t offset_bytes)
     return status == GVM_OK;
 }
 
+static const gvmi_driver *real;
+static gvmi_driver table;
+static atomic_bool is_slow, is_reserving;
+
+static CUresult reserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                        unsigned long long flags)
+{
+    const CUresult result = real->cuMemAddressReserve(ptr, size, alignment, addr, flags);
+
+    if (atomic_load(&is_slow)) {
+        atomic_store(&is_reserving, true);
+        pause_ms(200);
+    }
+    return result;
+}
+
 static int start(void **state)
 {
     (void)state;
     memory_watch();
+    real = gvmi_cu;
+    table = *real;
+    table.cuMemAddressReserve = reserve;
+    gvmi_driver_install(&table); /* before there are other threads */
     place_range();
     return 0;
 }
@@ -213,20 +233,6 @@ static void buffer_that_the_range_does_not_take_reserves_for_itself(void **state
     gvmi_buffer_free(buffer);
 }
 
-static const gvmi_driver *real;
-static gvmi_driver slow;
-static atomic_bool is_reserving;
-
-static CUresult reserve_slowly(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
-                               unsigned long long flags)
-{
-    const CUresult result = real->cuMemAddressReserve(ptr, size, alignment, addr, flags);
-
-    atomic_store(&is_reserving, true);
-    pause_ms(200);
-    return result;
-}
-
 static void *make_and_free(void *unused)
 {
     gvm_buffer *buffer;
@@ -269,10 +275,7 @@ static void child_by_fork_waits_for_no_thread_of_its_parent(void **state)
 
     (void)state;
     assert_int_equal(pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child), 0);
-    real = gvmi_cu;
-    slow = *real;
-    slow.cuMemAddressReserve = reserve_slowly;
-    gvmi_driver_install(&slow);
+    atomic_store(&is_slow, true);
     gvmi_range_hold(&range);
     assert_int_equal(pthread_create(&maker, NULL, make_and_free, NULL), 0);
     while (!atomic_load(&is_reserving))
@@ -280,7 +283,7 @@ static void child_by_fork_waits_for_no_thread_of_its_parent(void **state)
     assert_int_equal(run_in_child(hold_in_child, NULL, false), 0);
     pthread_join(maker, NULL);
     gvmi_range_release(&range);
-    gvmi_driver_install(real);
+    atomic_store(&is_slow, false);
     assert_true(is_free(0));
 }
 
