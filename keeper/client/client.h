@@ -204,6 +204,9 @@ void gvmi_client_leave(gvm_client *client);
  * driver. */
 void gvmi_client_drop(gvm_client *client);
 
+/* Of the lease word the holders' leases are left. They were some of those that it has, so that nobody waits for the rest. */
+void gvmi_client_end_other_leases_locked(const gvm_object *object);
+
 /* Keeps the addresses free that keepers propose for objects, until gvmi_client_release_range(); GVM_E_SETTING. */
 gvm_status gvmi_client_hold_range(gvm_client *client);
 /* Once the mapper has ended. It may call the driver, so not within a host function of a stream. */
@@ -367,9 +370,6 @@ void gvmi_client_end_object(gvm_object *object, bool tell);
 /* A read lease was taken for a collection: from now on the collection holds the opening, which the program may close. The caller has
  * entered it. */
 void gvmi_client_hold_object(gvm_object *object);
-
-/* Of the lease word the holders' leases are left. They were some of those that it has, so that nobody waits for the rest. */
-void gvmi_client_end_other_leases_locked(const gvm_object *object);
 
 /* The program closes an opening that no thread is in: ends it, or leaves it to those who hold it, with their leases alone. Uses up the
  * caller's reference. tell: as for gvmi_client_end_object(). */

@@ -32,6 +32,16 @@ void gvmi_client_leave(gvm_client *client)
     gvmi_registry_drop(GVMI_KIND_CONNECTION, gvmi_key(client));
 }
 
+void gvmi_client_end_other_leases_locked(const gvm_object *object)
+{
+    uint64_t word = atomic_load(&object->lease->word);
+
+    while (!atomic_compare_exchange_weak(&object->lease->word, &word,
+                                         (word & ~(uint64_t)UINT32_MAX) |
+                                             object->holders * GVMI_LEASE_READER))
+        ;
+}
+
 /* Of this process, for the objects of all its connections. */
 static gvmi_range object_range = GVMI_RANGE_INIT(GVMI_OBJECT_RANGE_ADDRESS, GVMI_OBJECT_RANGE_BYTES);
 

@@ -129,16 +129,6 @@ void gvmi_client_hold_object(gvm_object *object)
     gvmi_unlock(&client->lock);
 }
 
-void gvmi_client_end_other_leases_locked(const gvm_object *object)
-{
-    uint64_t word = atomic_load(&object->lease->word);
-
-    while (!atomic_compare_exchange_weak(&object->lease->word, &word,
-                                         (word & ~(uint64_t)UINT32_MAX) |
-                                             object->holders * GVMI_LEASE_READER))
-        ;
-}
-
 /* False: nobody holds it. */
 static bool leave_to_holders(gvm_object *object)
 {
