@@ -318,6 +318,18 @@ check_types(Relation table, const gstore_view *state)
 	}
 }
 
+static bool
+has_other_types(Relation table, const gstore_view *state)
+{
+	const TupleDesc desc = RelationGetDescr(table);
+
+	for (int i = 0; i < Min(desc->natts, state->column_count); i++)
+		if (!TupleDescAttr(desc, i)->attisdropped &&
+			TupleDescAttr(desc, i)->atttypid != state->columns[i].type)
+			return true;
+	return false;
+}
+
 /* The table is known to have no NULL there. What this transaction has written may not have come that far. */
 static bool
 is_without_nulls(const gstore_view *state, bool pending, int number)
@@ -378,6 +390,10 @@ apply_alteration(const altered *a)
 		check_types(table, &state);
 		if (needs_rework(a, table, &state, pending != NULL, &rules))
 			gstore_rework(table, &rules);
+		if (pending != NULL || (pending = gstore_pending_find(a->relation)) != NULL)
+			state = *gstore_pending_state(pending);
+		if (has_other_types(table, &state))
+			gstore_pending_retype(table);
 	}
 	else if (!state.empty && pending != NULL)
 		gstore_truncate(pending); /* all rows are deleted: the next ones may be of any form */

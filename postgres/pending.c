@@ -61,6 +61,7 @@ save_state(gstore_pending *p)
 				.state = p->state,
 				.own_store = p->own_store,
 				.replaced = p->replaced,
+				.retyped = p->retyped,
 				.replaced_command = p->replaced_command,
 				.base_rows = p->base_rows,
 				.mark_count = p->mark_count,
@@ -198,6 +199,31 @@ complete_columns(gstore_pending *p)
 	else
 		pfree(now);
 	p->describe = false;
+}
+
+void
+gstore_pending_retype(Relation relation)
+{
+	gstore_pending *p = gstore_pending_begin(relation);
+	MemoryContext	old = MemoryContextSwitchTo(p->context);
+
+	save_state(p);
+	complete_columns(p);
+	p->retyped = true;
+	MemoryContextSwitchTo(old);
+}
+
+void
+gstore_pending_show_types(const gstore_pending *p, gstore_view *view)
+{
+	if (!p->retyped || view->empty || view->store != p->state.store)
+		return;
+	for (int i = 0; i < Min(view->column_count, p->state.column_count); i++)
+	{
+		view->columns[i].type = p->state.columns[i].type;
+		view->columns[i].typmod = p->state.columns[i].typmod;
+		view->columns[i].precision = p->state.columns[i].precision;
+	}
 }
 
 static void
@@ -450,8 +476,10 @@ gstore_replace(gstore_pending *p)
 	p->state.store = InvalidDsaPointer;
 	p->state.rows = p->state.live_rows = p->base_rows = 0;
 	p->own_store = false;
-	p->replaced = true;
 	p->replaced_command = GetCurrentCommandId(true);
+	if (!p->replaced)
+		p->first_replaced_command = p->replaced_command;
+	p->replaced = true;
 	p->first_mark = p->mark_count;
 	p->first_deletion = p->deletion_count;
 	if (p->deleted != NULL)
@@ -474,9 +502,11 @@ gstore_pending_replaced(const gstore_pending *p, CommandId before)
 }
 
 bool
-gstore_pending_has_forgotten(const gstore_pending *p)
+gstore_pending_has_forgotten(const gstore_pending *p, CommandId before)
 {
-	return p->replaced && (p->first_mark > 0 || p->first_deletion > 0);
+	return p->replaced && p->replaced_command >= before &&
+		(p->first_replaced_command < before || (p->mark_count > 0 && p->marks[0].command < before) ||
+		 (p->deletion_mark_count > 0 && p->deletion_marks[0].command < before));
 }
 
 const gstore_view *

@@ -16,8 +16,8 @@ extern gstore_pending *gstore_pending_find(Oid relation);
 /* Makes one if there is none; the lock is held. */
 extern gstore_pending *gstore_pending_begin(Relation relation);
 /*
- * Takes the writers' lock, which the caller has, for the subtransaction as well. A portal's own goes if the portal fails, also
- * within an inner subtransaction, whose end leaves what was changed before.
+ * Takes the writers' lock for the subtransaction, beside that lock or a stronger one, which the caller has. A lock of a portal is released when the
+ * portal fails, also within an inner subtransaction, whose end leaves what was changed before.
  */
 extern void gstore_pending_keep_lock(Relation relation);
 
@@ -66,8 +66,11 @@ gstore_pending_mark_deleted(const gstore_pending *pending, CommandId before, gst
 extern bool gstore_pending_has_deleted(Oid relation, uint64 row);
 /* The transaction replaced the whole content (TRUNCATE): what was committed is not seen. */
 extern bool gstore_pending_replaced(const gstore_pending *pending, CommandId before);
-/* It had changed something before that, which is not known any more. */
-extern bool gstore_pending_has_forgotten(const gstore_pending *pending);
+/* The table's columns have other types now, with the same values (ALTER): the commit adds a version that says so. */
+extern void gstore_pending_retype(Relation relation);
+extern void gstore_pending_show_types(const gstore_pending *pending, gstore_view *view);
+/* It was replaced since, after changes that are seen: what these were is not known any more. */
+extern bool gstore_pending_has_forgotten(const gstore_pending *pending, CommandId before);
 
 /*
  * Writes the rows that are alive to a new store, and returns how many rows, deleted ones, are gone by

@@ -15,7 +15,7 @@
 static bool
 is_changed(const gstore_pending *p)
 {
-	return p->replaced || p->own_store || p->state.rows > p->base_rows ||
+	return p->replaced || p->retyped || p->own_store || p->state.rows > p->base_rows ||
 		p->deletion_count > p->first_deletion;
 }
 
@@ -180,6 +180,7 @@ restore_saved_state(gstore_pending *p)
 		gstore_writer_back_to(p->writer, &p->state);
 	p->own_store = s->own_store;
 	p->replaced = s->replaced;
+	p->retyped = s->retyped;
 	p->replaced_command = s->replaced_command;
 	p->base_rows = s->base_rows;
 	p->mark_count = s->mark_count;

@@ -34,7 +34,7 @@ typedef struct save
 	int			 level;
 	gstore_view	 state; /* columns are a copy of its own */
 	bool		 own_store;
-	bool		 replaced;
+	bool		 replaced, retyped;
 	CommandId	 replaced_command;
 	uint64		 base_rows;
 	int			 mark_count, first_mark;
@@ -55,17 +55,18 @@ struct gstore_pending
 	gstore_view		state;	   /* with our changes */
 	bool			own_store; /* state.store was made by us, and is referenced by us */
 	bool			replaced;  /* the committed content does not count any more */
-	CommandId		replaced_command;
-	uint64			base_rows; /* ours come after them */
-	uint64			changes;   /* rows that statements inserted, updated and deleted */
-	bool			versioned; /* a version was added for it */
-	bool			describe;  /* the table may look different since the last statement */
-	uint64			writer_number;
-	bool			wrote;		 /* rows, perhaps */
-	bool			left_memory; /* rows were undone, or written anew */
-	gstore_writer  *writer;
-	command_mark   *marks;
-	int				mark_count, mark_capacity, first_mark;
+	CommandId		replaced_command, first_replaced_command;
+	bool retyped; /* state.columns has the table's types, which may not be those of the committed version */
+	uint64		   base_rows; /* ours come after them */
+	uint64		   changes;	  /* rows that statements inserted, updated and deleted */
+	bool		   versioned; /* a version was added for it */
+	bool		   describe;  /* the table may look different since the last statement */
+	uint64		   writer_number;
+	bool		   wrote;		/* rows, perhaps */
+	bool		   left_memory; /* rows were undone, or written anew */
+	gstore_writer *writer;
+	command_mark  *marks;
+	int			   mark_count, mark_capacity, first_mark;
 	/* Row numbers, in the order of commands; from the first on: of state.store. */
 	uint64		  *deletions;
 	uint64		   deletion_count, deletion_capacity, first_deletion;

@@ -114,12 +114,12 @@ gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked, bool all,
 
 	gstore_check_access();
 	check_parallel(relation);
-	if (pending != NULL && !replaced && gstore_pending_has_forgotten(pending))
+	if (pending != NULL && gstore_pending_has_forgotten(pending, before))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("foreign table \"%s\" was rewritten by the same statement",
+				 errmsg("foreign table \"%s\" was rewritten after the snapshot of this statement was taken",
 						RelationGetRelationName(relation)),
-				 errhint("Read it in a statement of its own.")));
+				 errhint("Read it in a later statement.")));
 	if (locked && !replaced)
 		refresh_view_for_writer(relation, snapshot, &view);
 	else
@@ -127,7 +127,10 @@ gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked, bool all,
 	if (all && !replaced)
 		gstore_deleted_provide(RelationGetRelid(relation), &view);
 	if (pending != NULL && !replaced)
+	{
 		gstore_pending_mark_deleted(pending, before, &view);
+		gstore_pending_show_types(pending, &view);
+	}
 	if (!replaced)
 	{
 		if (snapshot != NULL)

@@ -64,8 +64,8 @@ gstore_describe(Relation relation, bool arrow)
 bool
 gstore_is_same_type(Oid stored, Oid now)
 {
-	return stored == now || !SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(stored)) ||
-		IsBinaryCoercible(stored, now);
+	return stored == now ||
+		(SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(stored)) && IsBinaryCoercible(stored, now));
 }
 
 /* Read with the other type, values mean the same. Packed ones have got the headers of their own type by then. */

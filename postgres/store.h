@@ -26,10 +26,7 @@ extern gstore_column *gstore_describe(Relation relation, bool arrow);
 /* The same of one of them, by its index. */
 extern gstore_column gstore_describe_column(Relation relation, int index, bool arrow);
 
-/*
- * Whether values of a stored type are the same as those of the column's type now. A stored type may be gone: it was the column's before
- * an ALTER that keeps the bytes, as others are refused.
- */
+/* Whether values of a stored type, which may be gone, are the same as those of the column's type now. */
 extern bool gstore_is_same_type(Oid stored, Oid now);
 
 /* The first column (attribute number) that the store has in another form than the table's; 0: there is none. */

@@ -53,7 +53,7 @@ typedef struct gvm_keeper_options {
     uint32_t socket_mode; /* permission bits of path's socket; 0600 if 0. listen_fd keeps its own */
     const int32_t *devices; /* ordinals to serve, device_count of them; NULL: all */
     uint32_t device_count;
-    uint32_t clients_max; /* 1024, fewer where RLIMIT_NOFILE is below 10,400; an eighth, at most 64, is for the keeper's user and root.
+    uint32_t clients_max; /* 1024, fewer where RLIMIT_NOFILE is below 10,368; an eighth, at most 64, is for the keeper's user and root.
                                    * Another user gets at most half of the rest */
     /* Of each device; 0: 90 % of what is free at the start, or less (device_leave_bytes). It is 2 MiB at least. GVM_BYTES_NONE and
      * GVM_BYTES_UNLIMITED are GVM_E_INVALID for both budgets. */

@@ -211,9 +211,8 @@ void gvmi_client_end_other_leases_locked(const gvm_object *object);
 gvm_status gvmi_client_hold_range(gvm_client *client);
 /* Once the mapper has ended. It may call the driver, so not within a host function of a stream. */
 void gvmi_client_release_range(const gvm_client *client);
-/* Around fork(). */
-void gvmi_client_before_fork(void);
-void gvmi_client_after_fork(bool in_child);
+/* In a child made by fork(). */
+void gvmi_client_reset_range_in_child(void);
 /* The range for the connection's objects. NULL: the setting GVMEM_RANGE says that there is none. */
 gvmi_range *gvmi_client_range(const gvm_client *client);
 

@@ -97,12 +97,10 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static void before_fork(void)
 {
     gvmi_lock(&list_lock);
-    gvmi_client_before_fork();
 }
 
 static void after_fork_in_parent(void)
 {
-    gvmi_client_after_fork(false);
     gvmi_unlock(&list_lock);
 }
 
@@ -117,7 +115,7 @@ static void after_fork_in_child(void)
                 atomic_store(&client->slots[i]->magic, GVMI_DEAD_MAGIC);
     }
     connections = NULL;
-    gvmi_client_after_fork(true);
+    gvmi_client_reset_range_in_child();
     gvmi_unlock(&list_lock);
 }
 

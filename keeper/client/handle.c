@@ -60,14 +60,9 @@ void gvmi_client_release_range(const gvm_client *client)
         gvmi_range_release(&object_range);
 }
 
-void gvmi_client_before_fork(void)
+void gvmi_client_reset_range_in_child(void)
 {
-    gvmi_range_before_fork(&object_range);
-}
-
-void gvmi_client_after_fork(bool in_child)
-{
-    gvmi_range_after_fork(&object_range, in_child);
+    gvmi_range_reset_in_child(&object_range);
 }
 
 gvmi_range *gvmi_client_range(const gvm_client *client)

@@ -85,7 +85,7 @@ bool gvmi_keep_send(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
     gvmi_action action = {.kind = GVMI_ACTION_SEND, .client = client->number};
 
     if (!client->connected || client->cut_due)
-        return true; /* nobody listens, or something before it is missing: as if it had been sent */
+        return true; /* it would not be read, or a message before it is missing: as if it had been sent */
     action.message = malloc(sizeof *action.message);
     if (action.message != NULL) {
         *action.message = *message;

@@ -456,7 +456,7 @@ void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
 void gvmi_keep_forget_grower(keep_client *client)
 {
     while (client->growths != NULL) {
-        if (client->growths->opened_by != NULL) /* a creation, which nobody was told of: its name goes, too */
+        if (client->growths->opened_by != NULL) /* a creation without a reply: the name is removed, too */
             client->growths->opened_by->object->kept = false;
         forget_client(client->growths);
     }

@@ -109,7 +109,7 @@ typedef enum gvmi_action_kind {
                       * an administrator can put right */
 } gvmi_action_kind;
 
-/* Of one MAP of all chunks. Descriptors beyond a process's first 64 have Linux enlarge its table, which takes 6 to 23 ms where
+/* Of one MAP of all chunks, unless these are many. Descriptors beyond a process's first 64 have Linux enlarge its table, which takes 6 to 23 ms where
  * it has threads; those of a MAP are closed before the next one is read. */
 #define GVMI_MAP_ALL_CHUNKS_MAX 8u
 

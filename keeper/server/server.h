@@ -106,7 +106,7 @@ void gvmi_page_empty(gvmi_fd *fd);
 /* A pidfd of the process that connected; -1: of this process or another PID namespace, or it is gone. pidfd_open() may meet another
  * process of the same number, if the one that connected has passed its socket on and is gone (certain: no).
  *
- * GVM_E_SYSTEM  out of descriptors or memory: it could be watched later, so it must not go unwatched */
+ * GVM_E_SYSTEM  out of descriptors or memory. The connection is to be refused: its leases would end with the socket, not with the process */
 gvm_status gvmi_process_open(int socket, int32_t pid, int *fd, bool *certain);
 
 /* Is the process about to end? Then its work on the GPU may go on until it has. Where its threads are not

@@ -121,8 +121,8 @@ void gvmi_segment_keep_locked(gvm_heap *heap, gvmi_segment *segment)
     gvmi_segment **spare = segment->lone ? &heap->spare_lone : &heap->spare_usual;
 
     atomic_store_explicit(&segment->bytes, 0, memory_order_relaxed);
-    /* No address is behind it. A shelf may know the segment still: who frees a block that has one of these addresses by now reads
-     * this or what comes after it, and so does not add the old address to the bytes that the segment has when it serves again. */
+    /* Beyond all addresses. A shelf may still look here for a block that lies at one of the old addresses by now: it must not find
+     * the old base together with the size that the segment has when it is used again. */
     atomic_store_explicit(&segment->base, 1ull << 63, memory_order_relaxed);
     free(segment->chunks);
     free(segment->idle);

@@ -118,18 +118,11 @@ void gvmi_range_give(gvm_buffer *buffer)
     gvmi_unlock(&range->lock);
 }
 
-void gvmi_range_before_fork(gvmi_range *range)
+void gvmi_range_reset_in_child(gvmi_range *range)
 {
-    gvmi_lock(&range->lock);
-}
-
-void gvmi_range_after_fork(gvmi_range *range, bool in_child)
-{
-    if (in_child) {
-        unmap_range_locked(range);
-        LIST_INIT(&range->buffers);
-        range->holds = 0;
-        range->reserved = false;
-    }
-    gvmi_unlock(&range->lock);
+    gvmi_mutex_init(&range->lock, GVMI_RANK_RANGE);
+    unmap_range_locked(range);
+    LIST_INIT(&range->buffers);
+    range->holds = 0;
+    range->reserved = false;
 }

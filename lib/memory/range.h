@@ -44,8 +44,7 @@ gvm_status gvmi_range_take(gvmi_range *range, gvm_buffer *buffer, uint64_t addre
 /* The reverse, for a buffer whose range is not NULL and that has nothing mapped. */
 void gvmi_range_give(gvm_buffer *buffer);
 
-/* Around fork(): no other thread is at work on the range then, and the child has none of its parent's holds and buffers. */
-void gvmi_range_before_fork(gvmi_range *range);
-void gvmi_range_after_fork(gvmi_range *range, bool in_child);
+/* In a child made by fork(), whose parent's threads may have been at work on the range: it has none of its parent's holds and buffers. */
+void gvmi_range_reset_in_child(gvmi_range *range);
 
 #endif

@@ -168,7 +168,8 @@ limit(int what, uint64_t value, uint64_t most)
 
 /* Runs in the child. */
 static void
-become_compiler(const plcuda_window *window, const plcuda_target *target, const compilation *w)
+become_compiler(const plcuda_window *window, const plcuda_target *target, const compilation *w,
+				pid_t parent)
 {
 	char include[PLCUDA_PATH_BYTES + 16], self[PLCUDA_PATH_BYTES], number[16],
 		temporary[PLCUDA_PATH_BYTES + 64];
@@ -194,7 +195,9 @@ become_compiler(const plcuda_window *window, const plcuda_target *target, const 
 	char *nvrtc[] = {self,			 "nvrtc", (char *) window->nvrtc, number, (char *) w->from,
 					 (char *) w->to, NULL};
 
-	(void) prctl(PR_SET_PDEATHSIG, SIGKILL); /* fork() has cleared what the worker has */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
+		getppid() != parent) /* fork() has cleared what the worker has */
+		_exit(NOT_RUN);
 	if (log < 0 || len < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
 		_exit(NOT_RUN);
 	self[len] = '\0';
@@ -236,11 +239,11 @@ static bool
 run_compiler(const plcuda_window *window, const plcuda_target *target, const compilation *w,
 			 plcuda_message *answer)
 {
-	const pid_t child = fork();
+	const pid_t worker = getpid(), child = fork();
 	int			status = 0;
 
 	if (child == 0)
-		become_compiler(window, target, w);
+		become_compiler(window, target, w, worker);
 	if (child < 0 || waitpid(child, &status, 0) != child)
 	{
 		plcuda_answer_error(answer, "58000", "cannot start a compiler: %s", strerror(errno));

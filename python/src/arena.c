@@ -22,7 +22,8 @@ typedef struct range {
 typedef struct arena {
     PyObject_HEAD;
     struct arena *next;
-    handle *owner; /* an object; owned, and used */
+    uint64_t serial; /* no other arena has or had it: addresses are used again */
+    handle *owner;   /* an object; owned, and used */
     char *address;
     uint64_t reserve_bytes, chunk_bytes;
     pthread_mutex_t lock;
@@ -38,6 +39,7 @@ static PyTypeObject *arena_type;
 static pthread_mutex_t arenas_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t free_ended = PTHREAD_COND_INITIALIZER;
 static arena *arenas;
+static uint64_t last_serial;
 static _Thread_local arena *current; /* for gvmem_arena_alloc(); owned */
 
 /* ---- ranges; the caller has the lock */
@@ -219,7 +221,7 @@ static void wait_for_device(int32_t ordinal)
 void gvmem_arena_free(void *address, ssize_t bytes, int ordinal, void *stream)
 {
     int32_t own_ordinal = 0;
-    uint64_t offset;
+    uint64_t offset, serial = 0;
     arena *a;
 
     (void)bytes;
@@ -227,14 +229,18 @@ void gvmem_arena_free(void *address, ssize_t bytes, int ordinal, void *stream)
     (void)stream;
     pthread_mutex_lock(&arenas_lock);
     a = find_arena_locked(address, &offset);
-    if (a != NULL)
+    if (a != NULL) {
         own_ordinal = a->owner->ordinal;
+        serial = a->serial;
+    }
     pthread_mutex_unlock(&arenas_lock);
     if (a == NULL)
         return;
     wait_for_device(own_ordinal);
     pthread_mutex_lock(&arenas_lock);
-    a = find_arena_locked(address, &offset); /* NULL: it is gone by now */
+    a = find_arena_locked(address, &offset);
+    if (a != NULL && a->serial != serial) /* the one that had the address has ended */
+        a = NULL;
     if (a != NULL)
         a->frees++;
     pthread_mutex_unlock(&arenas_lock);
@@ -295,6 +301,7 @@ PyObject *arena_create(PyObject *Py_UNUSED(module), PyObject *arguments)
     pthread_mutex_init(&a->lock, NULL);
     Py_BEGIN_ALLOW_THREADS;
     pthread_mutex_lock(&arenas_lock);
+    a->serial = ++last_serial;
     a->next = arenas;
     arenas = a;
     pthread_mutex_unlock(&arenas_lock);

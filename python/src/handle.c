@@ -95,7 +95,7 @@ static void wait_for_work(gvm_device *device, uint64_t granted)
 
 static void close_in_library(handle *h, gvm_device *device, uint64_t granted)
 {
-    if (h->unwaited)
+    if (h->unwaited || h->viewed)
         wait_for_work(device, granted);
     switch (h->kind) {
     case KIND_CLIENT: gvm_client_close(h->of.client); break;

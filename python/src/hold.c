@@ -98,14 +98,18 @@ static gvm_status release_behind_stream(hold *h)
 static gvm_status release(hold *h)
 {
     gvm_status status;
+    bool unwaited;
 
     h->released = true; /* before other threads run */
     if (h->home) {
         WITHOUT_GIL(status = gvm_region_unmap_cpu(h->owner->of.collection, h->number));
         return status;
     }
+    unwaited = h->owner->unwaited || h->stream.given;
+    h->owner->unwaited &= h->stream.given;
     WITHOUT_GIL(status = h->stream.given ? release_behind_stream(h) : release_waiting(h));
-    h->owner->unwaited |= h->stream.given;
+    if (h->stream.given || status != GVM_OK)
+        h->owner->unwaited |= unwaited;
     if (status != GVM_OK)
         h->released = h->data == NULL ? h->lease.mode == 0 : h->data[0].acquired == 0;
     return status;

@@ -76,7 +76,8 @@ struct handle {
     unsigned changing; /* calls under way that take memory or rights away: no arrays are made, and no work is queued */
     unsigned queueing; /* calls under way that queue work: nothing is taken away */
     bool consumed;     /* an array of it was given to a consumer, who may use it on any stream */
-    bool unwaited; /* work may use its memory that nobody has waited for, nor would a lease: of an object or a table */
+    bool viewed;       /* there were arrays without a lease: of an object */
+    bool unwaited; /* a lease ended behind the work of a stream, and no wait for the GPU has begun since: likewise, or of a table */
     bool cpu;      /* the CPU may use its memory, wherever that is */
     bool software; /* a software GPU's: the CPU may use what a lease lends */
     bool readonly; /* it was opened so */

@@ -170,7 +170,7 @@ static PyObject *view(PyObject *self, PyObject *arguments)
     addresses->regions[0] = (region){first, size_bytes};
     addresses->mode = writable ? GVM_LEASE_WRITE : GVM_LEASE_READ;
     addresses->keep = Py_NewRef(keep);
-    addresses->owner->unwaited = true;
+    addresses->owner->viewed = true;
     return (PyObject *)addresses;
 }
 

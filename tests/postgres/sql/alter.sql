@@ -367,10 +367,25 @@ SELECT * FROM al_domain ORDER BY s;
 CREATE DOMAIN al_gone AS text;
 CREATE FOREIGN TABLE al_left (id int, t al_gone) SERVER gstore_fdw;
 INSERT INTO al_left VALUES (1, 'one'), (2, 'two');
+BEGIN;
 ALTER FOREIGN TABLE al_left ALTER t TYPE text;
 DROP DOMAIN al_gone;
 SELECT * FROM al_left ORDER BY id;
-SELECT count(*) FROM gstore_fdw_chunk_info WHERE table_oid = 'al_left'::regclass;
+SAVEPOINT s;
+\set VERBOSITY sqlstate
+ALTER FOREIGN TABLE al_left ALTER t TYPE jsonb;
+ROLLBACK TO s;
+COMMIT;
+ALTER FOREIGN TABLE al_left ALTER t TYPE jsonb;
+ALTER FOREIGN TABLE al_left ALTER t TYPE bytea;
+\set VERBOSITY default
+SELECT * FROM al_left ORDER BY id;
+SET gstore_fdw.gpu_startup_cost = 0;
+SET gstore_fdw.gpu_instruction_cost = 0;
+SELECT count(*), min(id) FROM al_left WHERE t <> 'one';
+RESET gstore_fdw.gpu_startup_cost;
+RESET gstore_fdw.gpu_instruction_cost;
+SELECT count(DISTINCT table_oid) FROM gstore_fdw_chunk_info WHERE table_oid = 'al_left'::regclass;
 DELETE FROM al_left WHERE id = 1;
 SELECT gstore_fdw_compact('al_left');
 ALTER FOREIGN TABLE al_left ADD n int DEFAULT 5;

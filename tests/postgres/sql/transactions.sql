@@ -335,6 +335,19 @@ ROLLBACK TO s;
 SELECT gstore_fdw_compact('y');
 SELECT count_stable();
 ROLLBACK;
+-- Changes that its snapshot does not see either are no matter.
+BEGIN;
+DECLARE c CURSOR FOR SELECT count_stable();
+INSERT INTO y SELECT * FROM x WHERE id <= 2;
+TRUNCATE y;
+FETCH c;
+ROLLBACK;
+BEGIN;
+TRUNCATE y;
+DECLARE c CURSOR FOR SELECT count_stable();
+TRUNCATE y;
+FETCH c;
+ROLLBACK;
 DROP FUNCTION count_stable;
 
 DROP FUNCTION ids, steps;
