@@ -371,6 +371,9 @@ BEGIN;
 ALTER FOREIGN TABLE al_left ALTER t TYPE text;
 DROP DOMAIN al_gone;
 SELECT * FROM al_left ORDER BY id;
+SET LOCAL gstore_fdw.gpu_startup_cost = 0;
+SET LOCAL gstore_fdw.gpu_instruction_cost = 0;
+SELECT count(*), min(id) FROM al_left WHERE t <> 'one';
 SAVEPOINT s;
 \set VERBOSITY sqlstate
 ALTER FOREIGN TABLE al_left ALTER t TYPE jsonb;
