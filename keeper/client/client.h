@@ -204,7 +204,7 @@ void gvmi_client_leave(gvm_client *client);
  * driver. */
 void gvmi_client_drop(gvm_client *client);
 
-/* Of the lease word the holders' leases are left. They were some of those that it has, so that nobody waits for the rest. */
+/* Sets the lease word to the leases of the object's holders alone: the program's own end with its close. */
 void gvmi_client_end_other_leases_locked(const gvm_object *object);
 
 /* Keeps the addresses free that keepers propose for objects, until gvmi_client_release_range(); GVM_E_SETTING. */

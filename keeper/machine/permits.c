@@ -42,7 +42,7 @@ static uint32_t permit_flags(const keep_opening *opening)
     const keep_object *object = opening->object;
     uint32_t flags = object->device_chunks < object->chunk_count ? GVMI_PERMIT_PARTIAL : 0u;
 
-    /* It rings for leases that it still has. One that is to be cut off may lack a MAP. */
+    /* It rings for leases that it still has. A client that is to be cut off may lack a MAP. */
     if (!opening->client->connected || opening->broken || opening->client->cut_due)
         return (opening->client->connected ? GVMI_PERMIT_BROKEN : GVMI_PERMIT_GONE) |
                GVMI_PERMIT_REVOKED;

@@ -106,7 +106,7 @@ static gvm_status release(hold *h)
         return status;
     }
     unwaited = h->owner->unwaited || h->stream.given;
-    h->owner->unwaited &= h->stream.given;
+    h->owner->unwaited &= h->stream.given; /* before the wait: other threads may end leases behind streams meanwhile */
     WITHOUT_GIL(status = h->stream.given ? release_behind_stream(h) : release_waiting(h));
     if (h->stream.given || status != GVM_OK)
         h->owner->unwaited |= unwaited;

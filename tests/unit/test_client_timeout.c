@@ -321,6 +321,16 @@ static int fill(gvm_client *keeper)
     return 0;
 }
 
+static bool is_busy(gvm_client *keeper)
+{
+    bool busy;
+
+    gvmi_lock(&keeper->lock);
+    busy = keeper->busy != NULL;
+    gvmi_unlock(&keeper->lock);
+    return busy;
+}
+
 static int close_beside_a_stuck_mapper(void *arg)
 {
     int64_t start_ns;
@@ -333,11 +343,8 @@ static int close_beside_a_stuck_mapper(void *arg)
     TRY_LINE(connect_and_open(&f, script_stopped, &keeper, &object));
     TRY_LINE(fill(keeper));
     atomic_store(&step, 1);
-    for (bool busy = false; !busy; sched_yield()) {
-        gvmi_lock(&keeper->lock);
-        busy = keeper->busy == object;
-        gvmi_unlock(&keeper->lock);
-    }
+    while (!is_busy(keeper))
+        sched_yield();
     start_ns = gvmi_now_ns();
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_TRY, &lease) == GVM_E_TIMEOUT);
     gvm_object_close(object);
@@ -510,16 +517,6 @@ static void let_send(gvm_client *keeper, bool may)
     keeper->sending = !may;
     pthread_cond_broadcast(&keeper->sent);
     gvmi_unlock(&keeper->send_lock);
-}
-
-static bool is_busy(gvm_client *keeper)
-{
-    bool busy;
-
-    gvmi_lock(&keeper->lock);
-    busy = keeper->busy != NULL;
-    gvmi_unlock(&keeper->lock);
-    return busy;
 }
 
 /* As a collection has the object: its lease stays. The other one was given up, and is granted while the program closes the object. */

@@ -418,7 +418,7 @@ static void opening_that_is_closed_with_a_grant_on_its_way_was_no_writer(void **
     end_fixture(&w);
 }
 
-/* Nobody was told of the object, so it is not kept. */
+/* The reply was never sent, so the object is not kept. */
 static void creation_whose_client_ends_leaves_nothing(void **state)
 {
     fixture w;

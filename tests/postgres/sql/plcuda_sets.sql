@@ -271,7 +271,7 @@ for (uint32_t i = 0; i < wanted; i++) {
 #plcuda_end
 $$;
 SELECT kind, count(*), count(DISTINCT (thread, part)), max(part), sum(thread) FROM generate_series(0, 2) kind, LATERAL s_ways(kind, 1024) GROUP BY kind ORDER BY kind;
--- Of a warp that is not whole it would not be known who asks.
+-- Lanes that do not exist cannot say how many rows they want.
 SELECT kind, count(*) FROM generate_series(0, 0) kind, LATERAL s_ways(kind, 40) GROUP BY kind;
 SELECT count(*) FROM s_ways(1, 40);
 SELECT count(*) FROM s_ways(2, 40);

@@ -335,7 +335,7 @@ ROLLBACK TO s;
 SELECT gstore_fdw_compact('y');
 SELECT count_stable();
 ROLLBACK;
--- Changes that its snapshot does not see either are no matter.
+-- No error where the snapshot sees none of the changes.
 BEGIN;
 DECLARE c CURSOR FOR SELECT count_stable();
 INSERT INTO y SELECT * FROM x WHERE id <= 2;
