@@ -1,5 +1,5 @@
 /* The fault decorator: returns an error for chosen calls instead of passing them on (waits: after
- * passing them on).
+ * passing them on; cuCtxPushCurrent: after a wait for the context).
  *
  * One fault can be armed at a time: the nth call of a name (or of any), once or for ever from there
  * on. Counting is lock-free, so that the decorator orders nothing between threads that the driver
@@ -132,6 +132,19 @@ static CUresult count_call(gvmi_call call)
 GVMI_CUDA_CALLS(WRAP)
 #undef WRAP
 
+/* As for waits: a driver that refuses a context has stopped. The caller cannot wait for the context's work any more. */
+static CUresult push_or_stop(CUcontext context)
+{
+    const CUresult struck = count_call(gvmi_call_cuCtxPushCurrent);
+    const CUresult passed = fault_below->cuCtxPushCurrent(context);
+
+    if (struck == CUDA_SUCCESS || passed != CUDA_SUCCESS)
+        return struck != CUDA_SUCCESS ? struck : passed;
+    (void)fault_below->cuCtxSynchronize();
+    (void)fault_below->cuCtxPopCurrent(&context);
+    return struck;
+}
+
 void gvmi_fault_arm(gvmi_call call, uint64_t nth, bool for_ever, CUresult result)
 {
     atomic_store_explicit(&fault.nth, 0, memory_order_relaxed);
@@ -214,7 +227,7 @@ static bool arm_plan(const char *plan)
 
 const gvmi_driver *gvmi_fault_wrap(const gvmi_driver *next, const char *plan)
 {
-    static const gvmi_driver table = {
+    static gvmi_driver table = {
 #define MEMBER(name, symbol, since, need, params, args) .name = fault_##name,
         GVMI_CUDA_CALLS(MEMBER)
 #undef MEMBER
@@ -224,6 +237,7 @@ const gvmi_driver *gvmi_fault_wrap(const gvmi_driver *next, const char *plan)
         gvmi_fault_arm(GVMI_CALL_COUNT, 0, false, CUDA_SUCCESS);
     else if (!arm_plan(plan))
         return NULL;
+    table.cuCtxPushCurrent = push_or_stop;
     fault_below = next;
     return &table;
 }

@@ -788,7 +788,7 @@ if (gvm_thread_global() == 0)
 @group()
 class Room:
     def the_default_budget_leaves_room_for_workers(self, server):
-        """Of a GPU's free memory, 600 MiB for each: 30 of them need more than the tenth that is left in any case."""
+        """Of a GPU's free memory, 600 MiB for each and for the executor: 30 of them need more than the tenth that is left in any case."""
         budgets = []
         for count in (0, 30):
             server.sql(f"ALTER SYSTEM SET plcuda.max_workers = {count}")
@@ -797,7 +797,7 @@ class Room:
             server.wait_for("SELECT count(device_budget) > 0 FROM gstore_fdw_keeper_info")
             budgets.append(int(server.sql("SELECT device_budget FROM gstore_fdw_keeper_info WHERE device = 0")))
         free = budgets[0] * 10 // 9
-        wanted = budgets[0] if SOFT else min(budgets[0], free - min(30 * 600 << 20, free // 2))
+        wanted = budgets[0] if SOFT else min(budgets[0], free - min(31 * 600 << 20, free // 2))
         expect(abs(budgets[1] - wanted) < 64 << 20, True, f"a budget of {budgets[1]} instead of {wanted} bytes, without workers {budgets[0]}")
 
 

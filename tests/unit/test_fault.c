@@ -90,6 +90,32 @@ static void fault_never_fails_what_gives_back(void **state)
     assert_int_equal(gvmi_fault_calls(), 0);
 }
 
+static void fault_of_a_wait_comes_after_the_wait(void **state)
+{
+    (void)state;
+    memset(fake_calls, 0, sizeof fake_calls);
+    gvmi_fault_arm(GVMI_CALL_COUNT, 1, true, CUDA_ERROR_UNKNOWN);
+    assert_int_equal(faulty->cuStreamSynchronize(NULL), CUDA_ERROR_UNKNOWN);
+    assert_int_equal(faulty->cuEventSynchronize(NULL), CUDA_ERROR_UNKNOWN);
+    assert_int_equal(faulty->cuCtxSynchronize(), CUDA_ERROR_UNKNOWN);
+    assert_int_equal(fake_calls[gvmi_call_cuStreamSynchronize], 1);
+    assert_int_equal(fake_calls[gvmi_call_cuEventSynchronize], 1);
+    assert_int_equal(fake_calls[gvmi_call_cuCtxSynchronize], 1);
+}
+
+static void fault_of_a_push_comes_after_a_wait_for_the_context(void **state)
+{
+    (void)state;
+    memset(fake_calls, 0, sizeof fake_calls);
+    gvmi_fault_arm(gvmi_call_cuCtxPushCurrent, 2, false, CUDA_ERROR_UNKNOWN);
+    assert_int_equal(faulty->cuCtxPushCurrent(NULL), CUDA_SUCCESS);
+    assert_int_equal(fake_calls[gvmi_call_cuCtxSynchronize], 0);
+    assert_int_equal(faulty->cuCtxPushCurrent(NULL), CUDA_ERROR_UNKNOWN);
+    assert_int_equal(gvmi_fault_calls(), 2);
+    assert_int_equal(fake_calls[gvmi_call_cuCtxSynchronize], 1);
+    assert_int_equal(fake_calls[gvmi_call_cuCtxPopCurrent], 1);
+}
+
 static void fault_without_a_result_answers_the_usual_one(void **state)
 {
     (void)state;
@@ -159,6 +185,8 @@ int main(void)
         cmocka_unit_test(fault_of_any_name_counts_all_that_can_fail),
         cmocka_unit_test(fault_disarmed_counts_and_strikes_nothing),
         cmocka_unit_test(fault_never_fails_what_gives_back),
+        cmocka_unit_test(fault_of_a_wait_comes_after_the_wait),
+        cmocka_unit_test(fault_of_a_push_comes_after_a_wait_for_the_context),
         cmocka_unit_test(fault_without_a_result_answers_the_usual_one),
         cmocka_unit_test(fault_plan_well_formed_is_armed),
         cmocka_unit_test(fault_plan_malformed_is_a_bad_setting),
