@@ -130,7 +130,7 @@ GVM_DEVICE uint64_t calendar(uint32_t what, uint32_t of, int64_t offset, uint64_
     if (of != GQUERY_OF_TIME && is_infinite_date(of, v))
         return infinite_field(what, v);
     if (of == GQUERY_OF_TIMESTAMP && what != GQUERY_EPOCH) {
-        time += offset;
+        time = (int64_t)(v + (uint64_t)offset); /* wraps for what is no timestamp */
         days = time / DAY_US - (time % DAY_US < 0);
         time -= days * DAY_US;
     } else if (of == GQUERY_OF_DATE) {

@@ -122,10 +122,10 @@ static void draw_cast(draft *d, type t, uint32_t room)
     }
 }
 
-/* Of values that are near to what PostgreSQL has, or infinite. */
+/* Of values that are near to what PostgreSQL has, or infinite. A local time is 14 hours at most from a timestamp. */
 static void draw_field(draft *d, uint32_t room)
 {
-    const int64_t limits[] = {9223372000000000000, 2147483000, 86400000001};
+    const int64_t limits[] = {9223371900000000000, 2147483000, 86400000001};
     const uint32_t of = (uint32_t)draw(d, GQUERY_FIELD_OFS);
     const bool is_time = of == GQUERY_OF_TIME, is_date = of == GQUERY_OF_DATE;
     const uint64_t offset = is_time || draw(d, 2) == 0 ? 0 : (draw(d, 57) - 28) * 1800000000;
