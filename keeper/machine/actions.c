@@ -162,7 +162,9 @@ static keep_job *new_job(gvmi_machine *m)
     }
     job = &m->jobs[m->first_free_job - 1];
     m->first_free_job = job->next_free;
-    job->id = ++m->job_ids << 32 | (uint64_t)(job - m->jobs);
+    if ((uint32_t)++m->job_ids == 0)
+        ++m->job_ids; /* no id is 0 */
+    job->id = m->job_ids << 32 | (uint64_t)(job - m->jobs);
     return job;
 }
 

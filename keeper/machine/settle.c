@@ -9,6 +9,7 @@
  * chunks that move are sent as far as that lasts. Objects at which some are left are listed, and served after the visits of a turn, each for a part, in rotation. */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "keeper/machine/lend.h"
 
 #define SERVED_EACH_MAX 32u /* of an object, before the next */
@@ -59,6 +60,18 @@ static bool put_moves_first(keep_device *device)
     return true;
 }
 
+/* Arrivals on other devices may make room on the host, and others may follow them without end: so for a while. */
+static bool waits_for_others(const gvmi_machine *m, const keep_object *object)
+{
+    keep_growth *growth = object->growth;
+
+    if (!gvmi_keep_room_comes(m, object->chunk_bytes))
+        return false;
+    if (growth->room_since_ns == 0)
+        growth->room_since_ns = m->now_ns;
+    return m->now_ns - growth->room_since_ns < m->config.revoke_limit_ms * GVMI_NS_PER_MS;
+}
+
 static void serve_room(gvmi_machine *m, keep_device *device)
 {
     while (device->first_room != NULL) {
@@ -79,10 +92,14 @@ static void serve_room(gvmi_machine *m, keep_device *device)
             return; /* some will be free soon */
         if (frame == 0 && grows)
             frame = gvmi_keep_take_away_frame(m, object, &make);
-        if (frame == 0 && grows && (gvmi_keep_room_comes(m, object->chunk_bytes) || m->marked != NULL))
-            return; /* an object that is marked may be freed, too */
+        if (frame == 0 && grows && m->marked != NULL)
+            return; /* it may be freed */
         if (frame == 0 && grows && put_moves_first(device))
             continue;
+        if (frame == 0 && grows && waits_for_others(m, object))
+            return;
+        if (grows)
+            object->growth->room_since_ns = 0;
         end_room_wait(m, device, frame, make);
     }
 }

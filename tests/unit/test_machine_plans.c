@@ -513,9 +513,43 @@ static void lower_budget_does_not_wait_for_what_leaves_the_device(void **state)
     end_fixture(&w);
 }
 
+/* What arrives may be followed by more without end. Ids of jobs begin anew meanwhile. */
+static void growth_waits_for_moves_for_a_while(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t slot = 0, other = 0;
+    unsigned heard;
+
+    (void)state;
+    start_fixture(&w, 1, 1);
+    w.machine->job_ids = UINT32_MAX;
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
+    assert_int_equal(evict(&w, a, "/x"), CHUNK);
+    w.hold_jobs = true;
+    atomic_fetch_add(&a->leases[slot].word, GVMI_LEASE_COUNTED + GVMI_LEASE_READER);
+    give(&w, a, slot, GVM_LEASE_READ);
+    tick(&w, 200);
+    assert_int_equal(w.job_count, 1);
+    heard = a->count;
+    (void)create(&w, a, "/y", 1, 0, &other);
+    tick(&w, w.machine->config.revoke_limit_ms - 1);
+    assert_int_equal(a->count, heard);
+    tick(&w, 1);
+    assert_int_equal(a->count, heard + 1);
+    assert_int_equal(reply_status(a), GVM_E_NOSPACE);
+    w.hold_jobs = false;
+    gvmi_machine_job_done(w.machine, w.jobs[--w.job_count], GVM_OK);
+    run(&w);
+    assert_int_equal(info(&w, a, slot).device_bytes, CHUNK);
+    end_fixture(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(growth_waits_for_moves_for_a_while),
         cmocka_unit_test(request_that_waited_for_a_lease_has_chunks_brought_in_then),
         cmocka_unit_test(request_is_granted_where_chunks_cannot_be_brought_in),
         cmocka_unit_test(hot_request_waits_for_what_moves_just_then),
