@@ -211,20 +211,6 @@ static int print_daemon_end(const launch *l)
     return WEXITSTATUS(status) == TOOL_USAGE ? TOOL_USAGE : TOOL_FAILED;
 }
 
-/* Pipes must not get the numbers of standard files that the caller had closed. */
-static bool fill_standard_files(void)
-{
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd < 0)
-        return tool_error("cannot open /dev/null: %s", strerror(errno)), false;
-    close(fd);
-    return true;
-}
-
 static bool is_question(const char *argument)
 {
     static const char *const questions[] = {"-h", "--help", "-V", "--version"};
@@ -255,7 +241,7 @@ int keeper_start(const char *socket, int argc, char **argv)
     for (int i = 0; i < argc; i++)
         if (is_question(argv[i]))
             return exec_question(argc, argv);
-    if (!fill_standard_files() || !launch_daemon(&l, socket, argc, argv))
+    if (!tool_fill_standard_files() || !launch_daemon(&l, socket, argc, argv))
         return TOOL_FAILED;
     switch (await_ready(&l)) {
     case OUTCOME_READY:
@@ -276,6 +262,21 @@ int keeper_start(const char *socket, int argc, char **argv)
 
 /* ---- stop */
 
+/* One that does not answer, or of another release, cannot be asked which process it is. */
+static int fail_to_connect(const struct ucred *listener)
+{
+    gvm_error error;
+
+    gvm_error_last(&error);
+    (void)tool_fail("no connection to a keeper");
+    if (error.status != GVM_E_VERSION && error.status != GVM_E_TIMEOUT)
+        return TOOL_FAILED;
+    if (listener->pid == 1)
+        return tool_error("the service manager listens there: systemctl stop gvmem-keeper.socket gvmem-keeper.service");
+    return tool_error("process %d of user %u listens there: end it with kill if it is the keeper", (int)listener->pid,
+                      (unsigned)listener->uid);
+}
+
 /* *uid: the user who listens there. It says which process its keeper is, and can name any. */
 static gvm_client *connect_to(const char *path, uid_t *uid)
 {
@@ -295,7 +296,7 @@ static gvm_client *connect_to(const char *path, uid_t *uid)
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &bytes) != 0)
         tool_error("no connection to a keeper at %s: %s", path, strerror(errno));
     else if (gvm_client_adopt(fd, &keeper) != GVM_OK)
-        tool_fail("no connection to a keeper");
+        (void)fail_to_connect(&listener);
     if (keeper == NULL && fd >= 0)
         close(fd);
     *uid = listener.uid;

@@ -143,6 +143,7 @@ static bool parse_devices(const char *option, const char *others, const char *te
 static bool parse_lenders(const char *text, settings *s)
 {
     s->options.lenders = s->lenders;
+    s->options.lender_count = 0;
     return strcmp(text, "none") == 0 ||
            parse_devices("--lend", "none or ", text, s->lenders, &s->options.lender_count);
 }
@@ -347,8 +348,13 @@ static bool print_ready(int fd, const char *path)
 
 static void print_start(gvm_keeper *server)
 {
+    gvm_driver_info driver = {.struct_size = sizeof driver};
     gvm_keeper_budget budget = {.struct_size = sizeof budget};
     char uuid[48], size[32];
+
+    /* Where nobody has asked for it. */
+    if (gvm_driver_get_info(&driver) == GVM_OK && driver.software && strncmp(driver.reason, "no GPU", 6) == 0)
+        tool_error("the software GPU is used: %s", driver.reason);
 
     for (uint32_t i = 0; gvm_keeper_get_budget(server, i, &budget) == GVM_OK; i++)
         printf("device %d: %s, %s, budget %s\n", (int)budget.ordinal, budget.name,
@@ -413,6 +419,8 @@ int main(int argc, char **argv)
     sigset_t signals;
 
     tool_program = "gvmem-keeper";
+    if (!tool_fill_standard_files())
+        return TOOL_FAILED;
     s.options = gvm_keeper_options_init();
     s.options.log = print_line;
     s.ready_fd = -1;
@@ -428,6 +436,7 @@ int main(int argc, char **argv)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP); /* nothing can be read anew: it ends, in order */
     sigprocmask(SIG_BLOCK, &signals, NULL); /* from before the keeper's threads on */
     return run_keeper(&s, &signals);
 }

@@ -2,12 +2,14 @@
 #include "tools/tool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/size.h"
 
@@ -129,6 +131,19 @@ bool tool_flush(FILE *file, const char *name)
         return true;
     tool_error("cannot write to %s: %s", name, strerror(errno));
     return false;
+}
+
+bool tool_fill_standard_files(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd < 0)
+        return tool_error("cannot open /dev/null: %s", strerror(errno)), false;
+    close(fd);
+    return true;
 }
 
 int tool_help(const char *text)

@@ -32,6 +32,9 @@ int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * TOOL_FAILED. */
 int tool_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Nothing that is opened gets the number of a standard file that the caller had closed. False: the error is printed. */
+bool tool_fill_standard_files(void);
+
 /* The status of this thread's latest failure. */
 gvm_status tool_failure_status(void);
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -129,13 +130,37 @@ static gvm_status clear_path(const gvmi_listener *listener)
     return GVM_OK;
 }
 
-/* The socket file never has more rights than mode: what fchmod() says before bind() is cut by the
- * umask, and chmod() gives back what that took. */
+/* Gives back what the umask took, and notes which file is the listener's. In a folder of another user that one may have put
+ * something else there meanwhile, whose rights are not changed. */
+static gvm_status set_rights(gvmi_listener *listener, mode_t mode)
+{
+    const char *path = listener->address.sun_path;
+    const int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    char by_fd[32];
+    struct stat made;
+    int code = 0;
+
+    if (fd < 0 || fstat(fd, &made) != 0 || !S_ISSOCK(made.st_mode)) {
+        code = fd < 0 ? errno : ENOENT;
+    } else {
+        listener->device = made.st_dev;
+        listener->inode = made.st_ino;
+        snprintf(by_fd, sizeof by_fd, "/proc/self/fd/%d", fd);
+        if ((made.st_mode & 07777) != mode && chmod(by_fd, mode) != 0)
+            code = errno;
+    }
+    if (fd >= 0)
+        close(fd);
+    return code == 0 ? GVM_OK
+                     : gvmi_fail_system(GVM_E_SYSTEM, code, "chmod", "cannot set the rights of %s", path);
+}
+
+/* The socket file never has more rights than mode: what fchmod() says before bind() is cut by the umask. */
 static gvm_status bind_and_listen(gvmi_listener *listener, mode_t mode)
 {
     const char *path = listener->address.sun_path;
     const struct sockaddr *address = (const struct sockaddr *)&listener->address;
-    struct stat made;
+    gvm_status status;
 
     listener->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (listener->fd < 0)
@@ -144,12 +169,9 @@ static gvm_status bind_and_listen(gvmi_listener *listener, mode_t mode)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "fchmod", "cannot set the socket's rights");
     if (bind(listener->fd, address, sizeof listener->address) != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "bind", "cannot make a socket at %s", path);
-    if (lstat(path, &made) == 0) {
-        listener->device = made.st_dev;
-        listener->inode = made.st_ino;
-    }
-    if (chmod(path, mode) != 0)
-        return gvmi_fail_system(GVM_E_SYSTEM, errno, "chmod", "cannot set the rights of %s", path);
+    status = set_rights(listener, mode);
+    if (status != GVM_OK)
+        return status;
     gvmi_incoming_begin(listener->fd);
     if (listen(listener->fd, BACKLOG) != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "listen", "cannot listen at %s", path);

@@ -95,7 +95,7 @@ end_holder() {
 
 case $2 in
 life)
-    for signal in TERM INT; do
+    for signal in TERM INT HUP; do
         start --socket "$socket" -b 64M
         [ "$ready" = "$socket" ] || fail "ready at \"$ready\""
         prints out '^device 0: .*budget 64 MiB$'
@@ -111,6 +111,22 @@ life)
     stop TERM 0
     GVMEM_KEEPER=$folder/other.sock start
     [ "$ready" = "$folder/other.sock" ] || fail "ready at \"$ready\""
+    stop TERM 0
+    GVMEM_DRIVER=auto start --socket "$socket"
+    ! grep -q 'software GPU' "$folder/out" || prints err '^gvmem-keeper: the software GPU is used: no GPU: '
+    stop TERM 0
+    # What it opens does not get the numbers of files that it writes to.
+    "$keeper" --ready-fd 3 --socket "$socket" 3>"$folder/ready" >&- 2>&- &
+    pid=$!
+    IFS= read -r ready <"$folder/ready" || fail 'it is not ready'
+    for fd in 1 2; do
+        [ "$(readlink "/proc/$pid/fd/$fd")" = /dev/null ] || fail "descriptor $fd"
+    done
+    # One that does not answer is named.
+    kill -STOP "$pid"
+    if "$3" keeper stop -s "$socket" >"$folder/out" 2>"$folder/err"; then fail 'a stopped process has answered'; fi
+    prints err "process $pid of user $(id -u) listens there"
+    kill -CONT "$pid"
     stop TERM 0
     ;;
 second) # while one lives, nobody takes its place; what is there and no socket stays
@@ -266,7 +282,7 @@ flags) # each option has an effect that can be seen (--ready-fd: all of them; -V
 
     # The holder's objects are larger than their device.
     for lend in 0,1 0 none; do
-        start -s "$socket" -b 32M -B 64M --lend "$lend"
+        start -s "$socket" -b 32M -B 64M --lend 0,1 --lend "$lend"
         hold || fail "the holder: $(cat "$folder/holder")"
         "$gvmem" map -s "$socket" --json >"$folder/out" || fail 'the map'
         case $lend$(grep -c '"state": *"lent"' "$folder/out") in
