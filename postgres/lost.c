@@ -273,20 +273,46 @@ write_record(const gstore_table_key *keys, uint32 count, int level)
 	if (!written)
 		ereport(level,
 				(errcode_for_file_access(), errmsg("could not write file \"%s\": %m", temporary)));
-	if (CloseTransientFile(fd) != 0 || !written)
+	if (CloseTransientFile(fd) != 0 && written)
+	{
+		ereport(level,
+				(errcode_for_file_access(), errmsg("could not close file \"%s\": %m", temporary)));
+		return false;
+	}
+	if (!written)
 		return false;
 	return durable_rename(temporary, RECORD_PATH, level) == 0;
+}
+
+/* For the file. The others are not in it any more: their first rows have it written again. */
+static int
+list_tables_with_rows(gstore_table_key *keys)
+{
+	HASH_SEQ_STATUS scan;
+	gstore_table   *table;
+	int				count = 0;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	gstore_begin_tables(&scan);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		if (has_rows(table))
+			keys[count++] = table->key;
+		else
+			table->recorded = false;
+	LWLockRelease(gstore->lock);
+	return count;
 }
 
 bool
 gstore_record_tables(int level)
 {
-	gstore_table_key *keys;
+	gstore_table_key *keys = palloc(sizeof *keys * (Size) gstore_tables_max);
 	int				  count;
 	bool			  written;
 
+	(void) gstore_dsa();
 	LWLockAcquire(gstore->record_lock, LW_EXCLUSIVE);
-	count = gstore_list_tables(has_rows, &keys);
+	count = list_tables_with_rows(keys);
 	written = write_record(keys, (uint32) count, level);
 	if (written)
 		note_recorded(keys, count);

@@ -285,6 +285,23 @@ class Lost:
         restart(server)
         expect(server.sql("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft"), "0", "rows of the table that was emptied")
 
+    def table_that_was_empty_when_the_record_was_written_is_in_the_next_one(self, server):
+        """An older snapshot keeps what the server knows of it, and it was recorded before."""
+        fill(server, 10)
+        server.sql("CREATE FOREIGN TABLE another (id int) SERVER gstore_fdw")
+        old = server.session()
+        old.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current()")
+        server.sql("TRUNCATE ft")
+        terminate(server)
+        server.sql("INSERT INTO another VALUES (1)")
+        wait_recorded(server, "another")
+        server.sql("INSERT INTO ft VALUES (1)")
+        wait_recorded(server, "another", "ft")
+        old.close()
+        restart(server)
+        expect(server.error("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft"), "55000", "SQLSTATE")
+        server.sql("DROP FOREIGN TABLE another")
+
     def damaged_record_of_tables_is_reported_and_the_server_starts(self, server):
         path = server.folder / "data/gstore.tables"
         for damage in (lambda text: text[:-1], lambda text: text + b"x", lambda text: b"x" + text[1:], lambda text: text[:12] + b"xxxx" + text[16:], lambda text: b""):
