@@ -241,10 +241,11 @@ static dsa_pointer
 make_store(gstore_pending *p, bool arrow, gstore_store_name *name)
 {
 	p->stores = p->stores == NULL
-		? MemoryContextAlloc(p->context, sizeof(dsa_pointer))
-		: repalloc(p->stores, sizeof(dsa_pointer) * (Size) (p->store_count + 1));
-	p->stores[p->store_count] = gstore_new_store(p->relation, p->device, arrow, name);
-	return p->stores[p->store_count++];
+		? MemoryContextAlloc(p->context, sizeof *p->stores)
+		: repalloc(p->stores, sizeof *p->stores * (Size) (p->store_count + 1));
+	p->stores[p->store_count] = (made_store){gstore_new_store(p->relation, p->device, arrow, name),
+											 GetCurrentTransactionNestLevel()};
+	return p->stores[p->store_count++].store;
 }
 
 dsa_pointer
@@ -275,7 +276,7 @@ gstore_pending_release_store(gstore_pending *p, dsa_pointer store)
 	if (!DsaPointerIsValid(store) || needs_store(p, store))
 		return;
 	for (int i = 0; i < p->store_count; i++)
-		if (p->stores[i] == store)
+		if (p->stores[i].store == store)
 		{
 			p->stores[i] = p->stores[--p->store_count];
 			gstore_release_store(store);
@@ -287,7 +288,7 @@ bool
 gstore_pending_has_made(const gstore_pending *p, dsa_pointer store)
 {
 	for (int i = 0; i < p->store_count; i++)
-		if (p->stores[i] == store)
+		if (p->stores[i].store == store)
 			return true;
 	return false;
 }

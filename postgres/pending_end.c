@@ -94,7 +94,7 @@ forget_all(bool committed)
 		if (p->wrote && (!committed || p->left_memory))
 			gstore_ask_trim(p->relation, p->writer_number);
 		for (int i = 0; i < p->store_count; i++)
-			gstore_release_store(p->stores[i]);
+			gstore_release_store(p->stores[i].store);
 		wake |= needs_background_trim(p);
 	}
 	if (wake)
@@ -223,10 +223,19 @@ forget_undone(int level)
 		if (p->wrote)
 			gstore_ask_trim(p->relation, p->writer_number);
 		for (int i = 0; i < p->store_count; i++)
-			gstore_release_store(p->stores[i]);
+			gstore_release_store(p->stores[i].store);
 		*link = p->next;
 		MemoryContextDelete(p->context);
 	}
+}
+
+/* What else a subtransaction has made goes with it: for an ALTER, or for rows to be read from, which have failed. */
+static void
+release_undone_stores(gstore_pending *p, int level)
+{
+	for (int i = p->store_count; i-- > 0;)
+		if (p->stores[i].level >= level)
+			gstore_pending_release_store(p, p->stores[i].store);
 }
 
 static void
@@ -255,6 +264,10 @@ pending_subxact_callback(SubXactEvent event, SubTransactionId mine, SubTransacti
 				break;
 			}
 		}
+		if (event == SUBXACT_EVENT_ABORT_SUB)
+			release_undone_stores(p, level);
+		for (int i = 0; event == SUBXACT_EVENT_COMMIT_SUB && i < p->store_count; i++)
+			p->stores[i].level = Min(p->stores[i].level, level - 1);
 	}
 }
 

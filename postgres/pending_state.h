@@ -43,6 +43,12 @@ typedef struct save
 	uint64		 changes;
 } save;
 
+typedef struct made_store
+{
+	dsa_pointer store;
+	int			level; /* of the subtransaction that made it, and is not over */
+} made_store;
+
 struct gstore_pending
 {
 	gstore_pending *next;
@@ -73,7 +79,7 @@ struct gstore_pending
 	deletion_mark *deletion_marks;
 	int			   deletion_mark_count, deletion_mark_capacity;
 	gstore_rowset *deleted; /* the deletions from the first on; NULL: there was none yet */
-	dsa_pointer	  *stores;	/* all that we made */
+	made_store	  *stores;	/* all that we made */
 	int			   store_count;
 	save		  *saves;
 };

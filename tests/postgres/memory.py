@@ -5,6 +5,8 @@ usage: memory.py [CASE...]. Each case starts from a working server and leaves on
 """
 import re
 import sys
+import time
+from pathlib import Path
 
 sys.dont_write_bytecode = True
 from cases import count, fill, group, main  # noqa: E402
@@ -188,6 +190,22 @@ class Growth:
             session.sql("ROLLBACK")
             session.close()
         expect(count(server), 0, "rows")
+
+    def stores_of_statements_that_have_failed_in_blocks_go_with_these(self, server):
+        """One for the rows of a file, each time; the transaction's own rows stay."""
+        rows = Path(__file__).resolve().parent / "arrow_files/rows.arrow"
+        server.sql("CREATE FOREIGN TABLE checked (id int CHECK (id < 3), name text, price float8, day date, tags smallint[]) SERVER gstore_fdw")
+        server.sql("INSERT INTO checked VALUES (1)")
+        taken = int(server.sql(self.TAKEN))
+        session = server.session()
+        session.sql("BEGIN; INSERT INTO checked VALUES (2)")
+        load = f"BEGIN PERFORM gstore_load_file('checked', '{rows}'); RAISE 'it fits'; EXCEPTION WHEN check_violation THEN NULL; END"
+        session.sql(f"DO $$ BEGIN FOR n IN 1 .. 30 LOOP {load}; END LOOP; END $$")
+        time.sleep(1)  # memory is counted a little later
+        server.wait_for(f"SELECT ({self.TAKEN}) <= {taken + (10 << 20)}")
+        expect(session.sql("SELECT id FROM checked; ROLLBACK"), "1\n2", "rows")
+        session.close()
+        server.sql("DROP FOREIGN TABLE checked")
 
     def column_of_an_undone_load_has_small_chunks_again(self, server):
         fill(server, 0)
