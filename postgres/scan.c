@@ -98,6 +98,7 @@ typedef struct scan_state
 	gstore_tids		*tids;						/* NULL: no rows are named by ctid */
 	const uint64	*named;						/* the rows; NULL: not evaluated yet */
 	uint64 named_count, named_from, named_next; /* those of the batch: [named_from, named_next) */
+	int	   named_range;
 	shared_scan	   *shared;						/* NULL: not parallel, or not any more */
 	gstore_batch   *batch;
 	gstore_output  *output;
@@ -391,26 +392,33 @@ row_range_of(const scan_state *state, uint64 row)
 	return NULL;
 }
 
-/* The same of the rows that are named: as many of them as are no further apart than a unit is long. */
+/*
+ * The same of the rows that are named: as many of them as are no further apart than a unit is long. A range after the other, as
+ * rows of two stores may have the same number.
+ */
 static const gstore_row_range *
 next_named_rows(scan_state *state, uint64 *first, uint64 *count)
 {
-	const gstore_row_range *s = NULL;
-	uint64					next = state->named_next;
-
-	while (next < state->named_count && (s = row_range_of(state, state->named[next])) == NULL)
-		next++;
-	state->named_from = next;
-	if (s != NULL)
+	for (; state->named_range < state->row_range_count; state->named_range++, state->named_next = 0)
 	{
+		const gstore_row_range *s = &state->row_ranges[state->named_range];
+		uint64					next = state->named_next;
+
+		while (next < state->named_count &&
+			   (state->named[next] < s->first || state->named[next] >= s->limit))
+			next++;
+		if (next == state->named_count)
+			continue;
+		state->named_from = next;
 		*first = state->named[next];
 		while (next < state->named_count &&
 			   state->named[next] < Min(*first + state->unit_rows, s->limit))
 			next++;
 		*count = state->named[next - 1] - *first + 1;
+		state->named_next = next;
+		return s;
 	}
-	state->named_next = next;
-	return s;
+	return NULL;
 }
 
 /* The same of the rows that have passed the filter on the GPU. */
@@ -537,7 +545,7 @@ begin_rows(ForeignScanState *node, scan_state *state)
 	if (state->tids != NULL && state->named == NULL)
 	{
 		state->named_count = gstore_tids_evaluate(state->tids, context, &state->named);
-		state->named_next = 0;
+		state->named_next = state->named_range = 0;
 	}
 }
 
