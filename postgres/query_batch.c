@@ -108,6 +108,9 @@ word_of(const gquery_column *column, Datum value, int scale, int64 *word)
 			: gstore_stack_word(value, column->type, (int) column->number % 2);
 		return true;
 	}
+	*word = 0;
+	if (VARSIZE_ANY_EXHDR(DatumGetPointer(value)) == 0) /* in place of a number of which NULL alone is asked */
+		return true;
 	return gstore_decimal_word(value, scale, word) && *word != GQUERY_DECIMAL_NAN;
 }
 

@@ -44,10 +44,10 @@ SELECT same_join('SELECT f.id, a.s FROM f_h f JOIN a@ a ON f.k = a.k'), same_joi
 -- Tables without rows; no outer row, of which nothing is asked.
 SELECT same_join('SELECT f.id, e.v FROM f_h f JOIN e@ e ON f.k = e.k'), same_join('SELECT f.id, e.v FROM f_h f LEFT JOIN e@ e ON f.k = e.k'), same_join('SELECT f.id FROM f_h f WHERE NOT EXISTS (SELECT FROM e@ e WHERE f.k = e.k)'), same_join('SELECT f.k, a.name FROM e_h f JOIN a@ a ON f.k = a.k');
 -- Other rows than those of a heap: joins, groups, VALUES, functions, partitions, tables of ours in subqueries.
-CREATE TABLE p_h (id int, k int, s text) PARTITION BY HASH (id);
+CREATE TABLE p_h (id int, k int, s text, n numeric(12, 2)) PARTITION BY HASH (id);
 CREATE TABLE p0_h PARTITION OF p_h FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE FOREIGN TABLE p1_h PARTITION OF p_h FOR VALUES WITH (MODULUS 2, REMAINDER 1) SERVER gstore_fdw;
-INSERT INTO p_h SELECT id, k, s FROM f_h WHERE id < 1000;
+INSERT INTO p_h SELECT id, k, s, n FROM f_h WHERE id < 1000;
 ANALYZE p_h;
 SELECT same_join('SELECT f.*, a.name FROM (VALUES (1, ''x''), (2, ''y''), (77, NULL)) f (k, s) JOIN a@ a USING (k)'), same_join('SELECT f, a.name FROM generate_series(1, 50) f JOIN a@ a ON f = a.k'), same_join('SELECT f.*, a.name FROM (SELECT k, count(*), max(s) AS s FROM f_h GROUP BY k LIMIT 33) f JOIN a@ a USING (k)');
 SELECT same_join('SELECT f.id, g.s, a.name FROM f_h f JOIN f_h g ON f.id = g.id + 1 JOIN a@ a ON a.k = f.k'), same_join('SELECT p.id, p.s, a.name FROM p_h p JOIN a@ a ON a.k = p.k'), same_join('SELECT b.s, a.name FROM (SELECT k, s FROM a@ OFFSET 0) b JOIN a@ a USING (k)'), same_join('SELECT f.id, a.w FROM (SELECT id, k, random() < 2 AS r FROM f_h OFFSET 0) f JOIN a@ a ON f.k = a.k AND f.r');
@@ -60,7 +60,8 @@ RESET join_collapse_limit;
 SET test.node = '"GPU": "aggregate on rows';
 SELECT same_join('SELECT count(*), sum(f.x), sum(name) FROM f_h f JOIN a@ a ON f.k = a.k'), same_join('SELECT f.k2, count(*), sum(f.x), sum(name), avg(f.y), max(f.n), min(f.d) FROM f_h f JOIN a@ a ON f.k = a.k GROUP BY 1'), same_join('SELECT f.k2, count(*), sum(f.x) FROM f_h f JOIN a@ a ON f.k = a.k GROUP BY 1 HAVING sum(f.x) > 41900 ORDER BY 3 DESC LIMIT 4');
 SELECT same_join('SELECT a.s, count(*), variance(f.x), stddev(f.k2), avg(f.x), sum(f.k2), avg(f.k2), bool_or(f.b), count(f.n), sum(f.y) FROM f_h f LEFT JOIN a@ a ON f.k = a.k GROUP BY 1'), same_join('SELECT f.u, f.c, min(f.t), max(a.o), count(*) FILTER (WHERE f.x > a.k) FROM f_h f LEFT JOIN a@ a ON f.k = a.k GROUP BY 1, 2'), same_join('SELECT f.x + a.name AS z, count(*) FROM f_h f JOIN a@ a ON f.k = a.k GROUP BY 1');
--- Which columns are NULL, of any type.
+-- Which columns are NULL, of any type; of partitions, which then give no values.
+SELECT same_join('SELECT count(*), count(p.n), count(p.s) FROM p_h p JOIN a@ a ON a.k = p.k');
 SELECT same_join('SELECT count(f.s), count(a.s), count(*) FILTER (WHERE f.s IS NULL), count(*) FROM f_h f LEFT JOIN a@ a ON f.k = a.k'), same_join('SELECT count(f.s), count(f.r), count(f.k), sum(f.k), count(*) FROM (VALUES (1, ''x'', 1.5), (2, NULL, 7.25), (3, ''z'', NULL), (NULL, NULL, NULL)) f (k, s, r) LEFT JOIN a@ a USING (k)');
 SELECT same_join('SELECT count(*), sum(v) FROM f_h f JOIN m@ m ON f.k = m.k WHERE f.id < 0'), same_join('SELECT f.k, count(*), sum(v) FROM f_h f JOIN m@ m ON f.k = m.k WHERE f.id < 0 GROUP BY 1'), same_join('SELECT count(*), max(f.x) FROM f_h f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k)'), same_join('SELECT a.name, count(*), sum(m.v), sum(f.x) FROM f_h f JOIN a@ a ON f.k = a.k JOIN m@ m ON m.k2 = f.k2 AND m.v > f.x GROUP BY a.name');
 SELECT same_join('SELECT DISTINCT f.k2, a.name + f.x AS z FROM f_h f JOIN a@ a ON f.k = a.k'), same_join('SELECT DISTINCT a.s FROM f_h f JOIN a@ a ON f.k = a.k'), same_join('SELECT DISTINCT f.c, f.u FROM f_h f LEFT JOIN a@ a ON f.k = a.k');
