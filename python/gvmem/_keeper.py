@@ -174,7 +174,7 @@ class Object:
 
     def close(self) -> None:
         """Closes it; twice is nothing. Leases that are left, and what has consumed them, keep the memory until they end. Waits for the GPU
-        if the latest lease ended behind the work of a stream, or if there were arrays without a lease: that spoils a capture."""
+        if the latest lease ended behind the work of a stream, or if there were arrays without a lease."""
         self._handle.close()
 
 

@@ -176,6 +176,12 @@ def attach(name: str, *, module: Optional[torch.nn.Module] = None, strict: bool 
 # ---- private memory
 
 
+# Of all Savers, and never freed: a pool of PyTorch's may free memory by it later than its Saver is there.
+_allocators: list[torch.cuda.memory.CUDAPluggableAllocator] = []
+# Tensors that were made in a block are of their memory: they stay until close().
+_used: set["Saver"] = set()
+
+
 class Saver(PlainSaver):
     """Tensors whose memory this process gives up and has back at the same addresses, as torch_memory_saver's.
 
@@ -186,7 +192,7 @@ class Saver(PlainSaver):
         saver.resume("weights")    # net is what it was, and CUDA graphs that use it replay
 
     In the block, what this thread allocates on the GPU is the region's, by a torch.cuda.MemPool for each tag. Tensors are to be
-    gone before close(). See gvmem.Saver. Not where PyTorch's own allocator was replaced.
+    gone before close(), until which it and its memory stay. See gvmem.Saver. Not where PyTorch's own allocator was replaced.
     """
 
     def __init__(self, keeper: Any = None, *, device: int = 0, reserve: Optional[int] = None, chunk: Optional[int] = None):
@@ -194,7 +200,8 @@ class Saver(PlainSaver):
         if backend != "native":
             raise RuntimeError(f'the allocator of PyTorch is "{backend}", and only its own one, "native", has pools of others')
         super().__init__(keeper, device=device, reserve=reserve, chunk=chunk)
-        self._allocator = torch.cuda.memory.CUDAPluggableAllocator(_gvmem.__file__, "gvmem_arena_alloc", "gvmem_arena_free")
+        if not _allocators:
+            _allocators.append(torch.cuda.memory.CUDAPluggableAllocator(_gvmem.__file__, "gvmem_arena_alloc", "gvmem_arena_free"))
         self._pools: dict[str, torch.cuda.MemPool] = {}
 
     @contextmanager
@@ -207,7 +214,8 @@ class Saver(PlainSaver):
             pool = self._pools.get(tag)
             if pool is None:
                 with torch.cuda.device(self._device):  # a pool is the current device's
-                    pool = self._pools.setdefault(tag, torch.cuda.MemPool(self._allocator.allocator()))
+                    pool = self._pools.setdefault(tag, torch.cuda.MemPool(_allocators[0].allocator()))
+            _used.add(self)
             before = _gvmem.enter_arena(region._arena)
             try:
                 with torch.cuda.use_mem_pool(pool, self._device):
@@ -219,3 +227,4 @@ class Saver(PlainSaver):
         """Ends it, and all regions: their memory cannot be used any more."""
         self._pools.clear()
         super().close()
+        _used.discard(self)

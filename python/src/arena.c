@@ -205,19 +205,21 @@ static arena *find_arena_locked(const char *address, uint64_t *offset)
     return a;
 }
 
-static void wait_for_device(int32_t ordinal)
+/* False: work may go on. In a context that is lost none runs. */
+static bool wait_for_device(int32_t ordinal)
 {
     gvm_device *device;
     gvm_status waited;
 
     if (gvm_device_open(ordinal, &device) != GVM_OK)
-        return;
-    waited = gvm_device_synchronize(device);
-    (void)waited; /* in a context that is lost nothing runs */
+        return true;
+    waited = device_wait(device);
     gvm_device_close(device);
+    return waited != GVM_E_DRIVER;
 }
 
-/* Waits for the work of this process on the GPU, as cudaFree() does, on which callers rely; without the locks. */
+/* Waits for the work of this process on the GPU, as cudaFree() does, on which callers rely; without the locks. Where that fails the
+ * memory stays until the arena ends. */
 void gvmem_arena_free(void *address, ssize_t bytes, int ordinal, void *stream)
 {
     int32_t own_ordinal = 0;
@@ -234,9 +236,8 @@ void gvmem_arena_free(void *address, ssize_t bytes, int ordinal, void *stream)
         serial = a->serial;
     }
     pthread_mutex_unlock(&arenas_lock);
-    if (a == NULL)
+    if (a == NULL || !wait_for_device(own_ordinal))
         return;
-    wait_for_device(own_ordinal);
     pthread_mutex_lock(&arenas_lock);
     a = find_arena_locked(address, &offset);
     if (a != NULL && a->serial != serial) /* the one that had the address has ended */

@@ -66,7 +66,7 @@ uint64_t handle_granted(const handle *h)
 /* In a context that is lost no work runs: of another GPU that is no error. */
 gvm_status handle_wait(gvm_device *device, uint64_t granted)
 {
-    gvm_status first = gvm_device_synchronize(device);
+    gvm_status first = device_wait(device);
 
     for (int32_t i = 0; i < 64 && granted >> i != 0; i++) {
         gvm_device *peer;
@@ -76,7 +76,7 @@ gvm_status handle_wait(gvm_device *device, uint64_t granted)
             continue;
         status = gvm_device_open(i, &peer);
         if (status == GVM_OK) {
-            status = gvm_device_synchronize(peer);
+            status = device_wait(peer);
             gvm_device_close(peer);
         }
         if (first == GVM_OK && status != GVM_E_LOST)
@@ -85,30 +85,22 @@ gvm_status handle_wait(gvm_device *device, uint64_t granted)
     return first;
 }
 
-/* Before memory goes that kernels may use. In a context that is lost none runs. */
-static void wait_for_work(gvm_device *device, uint64_t granted)
+static bool is_used_on_device(const handle *h)
 {
-    const gvm_status status = handle_wait(device, granted);
-
-    (void)status;
+    return h->kind == KIND_BUFFER || h->kind == KIND_VECTOR || h->unwaited || h->viewed;
 }
 
+/* What kernels may use still, as a wait for them has failed, stays until the process ends. In a context that is lost none runs. */
 static void close_in_library(handle *h, gvm_device *device, uint64_t granted)
 {
-    if (h->unwaited || h->viewed)
-        wait_for_work(device, granted);
+    if (is_used_on_device(h) && handle_wait(device, granted) == GVM_E_DRIVER)
+        return;
     switch (h->kind) {
     case KIND_CLIENT: gvm_client_close(h->of.client); break;
     case KIND_OBJECT: gvm_object_close(h->of.object); break;
     case KIND_TABLE: gvm_table_detach(h->of.table); break;
-    case KIND_BUFFER:
-        wait_for_work(device, granted);
-        gvm_buffer_destroy(h->of.buffer);
-        break;
-    case KIND_VECTOR:
-        wait_for_work(device, granted);
-        gvm_vector_destroy(h->of.vector);
-        break;
+    case KIND_BUFFER: gvm_buffer_destroy(h->of.buffer); break;
+    case KIND_VECTOR: gvm_vector_destroy(h->of.vector); break;
     case KIND_HEAP: gvm_heap_destroy(h->of.heap); break;
     case KIND_BLOCK: heap_free_block(h, device, granted); break;
     case KIND_SPACE: gvm_space_destroy(h->of.space); break;

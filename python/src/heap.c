@@ -127,7 +127,8 @@ void heap_free_block(handle *block, gvm_device *device, uint64_t granted)
             return;
         status = stream_wait(device, stream.stream); /* which may be another GPU's */
     }
-    status = handle_wait(device, granted);
+    if (handle_wait(device, granted) == GVM_E_DRIVER) /* work may use it still: it stays until the heap's end */
+        return;
     status = gvm_heap_free(heap, block->address); /* in a child by fork it is unknown */
     (void)status;
 }

@@ -64,7 +64,7 @@ PyObject *hold_conflict_text(const hold *h)
 /* Gives it back, once work that uses it is over. */
 static gvm_status release_waiting(hold *h)
 {
-    gvm_status waited = gvm_device_synchronize(h->owner->device);
+    gvm_status waited = device_wait(h->owner->device);
     gvm_status status;
 
     if (waited != GVM_OK && waited != GVM_E_LOST) /* in a lost context no kernel runs */
@@ -98,18 +98,16 @@ static gvm_status release_behind_stream(hold *h)
 static gvm_status release(hold *h)
 {
     gvm_status status;
-    bool unwaited;
 
     h->released = true; /* before other threads run */
     if (h->home) {
         WITHOUT_GIL(status = gvm_region_unmap_cpu(h->owner->of.collection, h->number));
         return status;
     }
-    unwaited = h->owner->unwaited || h->stream.given;
     h->owner->unwaited &= h->stream.given; /* before the wait: other threads may end leases behind streams meanwhile */
     WITHOUT_GIL(status = h->stream.given ? release_behind_stream(h) : release_waiting(h));
     if (h->stream.given || status != GVM_OK)
-        h->owner->unwaited |= unwaited;
+        h->owner->unwaited = true;
     if (status != GVM_OK)
         h->released = h->data == NULL ? h->lease.mode == 0 : h->data[0].acquired == 0;
     return status;

@@ -24,6 +24,8 @@
 #include <gvmem/table.h>
 #include <gvmem/vector.h>
 
+#include "wait.h"
+
 #define DIMENSIONS_MAX 16
 
 typedef enum handle_kind {

@@ -9,6 +9,7 @@
 
 #include "pools_state.h"
 #include "pools_trace.h"
+#include "wait.h"
 
 _Static_assert((int)POOLS_NO_SPACE == (int)GVM_E_NOSPACE, "one number has one meaning");
 
@@ -303,35 +304,10 @@ static bool has_ended(const block *b)
 
 /* ---- giving back */
 
-static bool find_call(const char *name, void *function)
-{
-    void (*call)(void);
-    const gvm_status status = gvm_driver_get_call(name, &call);
-
-    if (status == GVM_OK)
-        memcpy(function, &call, sizeof call);
-    return status == GVM_OK;
-}
-
-/* To free memory waits for all work, and leaves captures alone, which a wait for the context would end. False: there is no memory to free. */
-static bool free_some_memory(gvm_device *device)
-{
-    int (*allocate)(uint64_t * at, size_t bytes), (*release)(uint64_t at);
-    bool done;
-    uint64_t at;
-
-    if (!find_call("cuMemAlloc_v2", &allocate) || !find_call("cuMemFree_v2", &release) ||
-        gvm_device_push_context(device) != GVM_OK)
-        return false;
-    done = allocate(&at, 1) == 0 && release(at) == 0;
-    gvm_device_pop_context();
-    return done;
-}
-
 static gvm_status free_after_all_work(const block *b)
 {
     gvm_device *device = pools_devices[b->of->device].device;
-    const gvm_status status = free_some_memory(device) ? GVM_OK : gvm_device_synchronize(device);
+    const gvm_status status = device_wait(device);
 
     /* In a context that is lost nothing runs. */
     return status == GVM_OK || status == GVM_E_LOST ? gvm_heap_free(b->heap, b->address) : status;

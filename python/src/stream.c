@@ -15,6 +15,27 @@ static gvm_status find_call(const char *name, void *function)
     return status;
 }
 
+/* To free memory waits for all work, and leaves captures alone, which refuse a wait for the context and are ended by it. False: there
+ * is no memory to free. */
+static bool free_some_memory(gvm_device *device)
+{
+    int (*allocate)(uint64_t * at, size_t bytes), (*release)(uint64_t at);
+    bool done;
+    uint64_t at;
+
+    if (find_call("cuMemAlloc_v2", &allocate) != GVM_OK || find_call("cuMemFree_v2", &release) != GVM_OK ||
+        gvm_device_push_context(device) != GVM_OK)
+        return false;
+    done = allocate(&at, 1) == 0 && release(at) == 0;
+    gvm_device_pop_context();
+    return done;
+}
+
+gvm_status device_wait(gvm_device *device)
+{
+    return free_some_memory(device) ? GVM_OK : gvm_device_synchronize(device);
+}
+
 /* Waits until what the stream has now is done. */
 gvm_status stream_wait(gvm_device *device, gvm_stream stream)
 {

@@ -28,6 +28,34 @@ def test_lease_stays(keeper, streams):  # noqa: F811
         assert obj.info().write_leases == 0
 
 
+@pytest.mark.parametrize("made", ["buffer", "vector", "lease", "block"])
+def test_memory_stays_under_work(keeper, streams, made):  # noqa: F811
+    """Of another stream, while it is closed or let go within a capture, which stays whole."""
+    captured, other = streams
+    done = threading.Event()
+    heap, obj = gvmem.Heap(), keeper.create("/under_work", MIB)
+    if made == "lease":
+        with obj.read() as lease:
+            arrays = [numpy.asarray(lease)]
+        del lease
+        end = arrays.clear
+    elif made == "block":
+        end = heap.alloc(MIB).close
+    else:
+        end = (gvmem.Buffer(MIB) if made == "buffer" else gvmem.Vector("i4", MIB)).close
+    other.call_back(lambda: done.wait(20))
+    with captured.capture():
+        thread = threading.Thread(target=end)
+        thread.start()
+        thread.join(0.5)
+        assert thread.is_alive()
+        done.set()
+        thread.join(20)
+        assert not thread.is_alive() and obj.info().read_leases == 0
+    heap.close()
+    obj.close()
+
+
 def test_model_stays_awake(keeper, streams):  # noqa: F811
     stream = streams[0]
     models.publish({"x": numpy.ones(3)}, "/model", keeper=keeper)
