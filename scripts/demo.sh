@@ -7,6 +7,7 @@
 # SMILES= a file of molecules, lines of SMILES and number.
 set -eu
 cd "$(dirname "$0")/.."
+scripts/setup.sh demo
 scripts/build.sh "${1:-build}"
 build=$(cd "${1:-build}" && pwd)
 query=${QUERY:-2066}
@@ -15,8 +16,6 @@ export BUILD="$build"
 # The software GPU, where there is no other, apart from those of other programs.
 export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-devices=1,memory=2GiB,instance=demo$$}"
 began=$(date +%s)
-
-scripts/setup.sh demo
 
 say() { printf '\n==== %s\n' "$1"; }
 give_up() {
@@ -68,7 +67,7 @@ if [ "$software" = t ]; then
     most=500000
 else
     "$build/tools/gvmem" info | grep -q '^kernels for real GPUs: none' &&
-        give_up "this build has no kernels for GPUs: run make setup, which fetches nvcc, and this again; or GVMEM_DRIVER=soft make demo"
+        give_up "this build has no kernels for GPUs: nvcc could not be fetched; install it, and run this again; or GVMEM_DRIVER=soft make demo"
     most=$(ask 'SELECT least(10000000, device_budget / 800) FROM gstore_fdw_keeper_info WHERE device = 0')
 fi
 

