@@ -99,7 +99,7 @@ typedef struct scan_state
 	const uint64	*named;						/* the rows; NULL: not evaluated yet */
 	uint64 named_count, named_from, named_next; /* those of the batch: [named_from, named_next) */
 	int	   named_range;
-	shared_scan	   *shared;						/* NULL: not parallel, or not any more */
+	shared_scan	   *shared; /* NULL: not parallel, or not any more */
 	gstore_batch   *batch;
 	gstore_output  *output;
 	gstore_deleted *deleted;

@@ -272,9 +272,10 @@ static int fail_to_connect(const struct ucred *listener)
     if (error.status != GVM_E_VERSION && error.status != GVM_E_TIMEOUT)
         return TOOL_FAILED;
     if (listener->pid == 1)
-        return tool_error("the service manager listens there: systemctl stop gvmem-keeper.socket gvmem-keeper.service");
-    return tool_error("process %d of user %u listens there: end it with kill if it is the keeper", (int)listener->pid,
-                      (unsigned)listener->uid);
+        return tool_error(
+            "the service manager listens there: systemctl stop gvmem-keeper.socket gvmem-keeper.service");
+    return tool_error("process %d of user %u listens there: end it with kill if it is the keeper",
+                      (int)listener->pid, (unsigned)listener->uid);
 }
 
 /* *uid: the user who listens there. It says which process its keeper is, and can name any. */

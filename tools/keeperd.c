@@ -353,7 +353,8 @@ static void print_start(gvm_keeper *server)
     char uuid[48], size[32];
 
     /* Where nobody has asked for it. */
-    if (gvm_driver_get_info(&driver) == GVM_OK && driver.software && strncmp(driver.reason, "no GPU", 6) == 0)
+    if (gvm_driver_get_info(&driver) == GVM_OK && driver.software &&
+        strncmp(driver.reason, "no GPU", 6) == 0)
         tool_error("the software GPU is used: %s", driver.reason);
 
     for (uint32_t i = 0; gvm_keeper_get_budget(server, i, &budget) == GVM_OK; i++)
@@ -436,7 +437,7 @@ int main(int argc, char **argv)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGHUP); /* nothing can be read anew: it ends, in order */
+    sigaddset(&signals, SIGHUP);            /* nothing can be read anew: it ends, in order */
     sigprocmask(SIG_BLOCK, &signals, NULL); /* from before the keeper's threads on */
     return run_keeper(&s, &signals);
 }

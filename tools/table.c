@@ -588,7 +588,8 @@ static gvm_status show_table(view *v)
         print_schema(v);
     }
     /* Until nobody reads it any more: tool_flush() says so. */
-    for (uint64_t first = 0, some; first < v->rows && status == GVM_OK && !ferror(stdout); first += some) {
+    for (uint64_t first = 0, some; first < v->rows && status == GVM_OK && !ferror(stdout);
+         first += some) {
         some = v->rows - first < BATCH_ROWS ? v->rows - first : BATCH_ROWS;
         status = read_batch(v, first, (uint32_t)some);
         if (status != GVM_OK)

@@ -291,7 +291,7 @@ struct keep_growth {
     uint32_t left;                 /* of them not made yet */
     uint32_t making, waiting;      /* of those, with a job, and MAKE_WAIT */
     uint32_t next_waiting;         /* where to look for one */
-    int64_t room_since_ns; /* it has waited for room that others make; 0: it does not */
+    int64_t room_since_ns;         /* it has waited for room that others make; 0: it does not */
     gvm_status failure;
     gvm_status cause; /* of the job that failed; OK: it was none */
     bool started;

@@ -151,8 +151,9 @@ static gvm_status set_rights(gvmi_listener *listener, mode_t mode)
     }
     if (fd >= 0)
         close(fd);
-    return code == 0 ? GVM_OK
-                     : gvmi_fail_system(GVM_E_SYSTEM, code, "chmod", "cannot set the rights of %s", path);
+    return code == 0
+               ? GVM_OK
+               : gvmi_fail_system(GVM_E_SYSTEM, code, "chmod", "cannot set the rights of %s", path);
 }
 
 /* The socket file never has more rights than mode: what fchmod() says before bind() is cut by the umask. */

@@ -23,8 +23,8 @@ static bool free_some_memory(gvm_device *device)
     bool done;
     uint64_t at;
 
-    if (find_call("cuMemAlloc_v2", &allocate) != GVM_OK || find_call("cuMemFree_v2", &release) != GVM_OK ||
-        gvm_device_push_context(device) != GVM_OK)
+    if (find_call("cuMemAlloc_v2", &allocate) != GVM_OK ||
+        find_call("cuMemFree_v2", &release) != GVM_OK || gvm_device_push_context(device) != GVM_OK)
         return false;
     done = allocate(&at, 1) == 0 && release(at) == 0;
     gvm_device_pop_context();
