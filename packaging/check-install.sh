@@ -79,7 +79,7 @@ check 'no run path, and none links the software GPU' script 'cd /usr/lib/postgre
 kernels=$(inside gvmem info 2>/dev/null | sed -n 's/^kernels for real GPUs: //p')
 echo "# kernels for real GPUs: $kernels"
 case $(inside dpkg-query -W -f '${Version}' gvmem-tools) in
-*~nocuda*) check 'there are no kernels for real GPUs, as the version says' [ "$kernels" = none ] ;;
+*+nocuda*) check 'there are no kernels for real GPUs, as the version says' [ "$kernels" = none ] ;;
 *) check 'there are kernels for real GPUs' script "case '$kernels' in *sm_80*sm_90*compute_90*) ;; *) exit 1 ;; esac" ;;
 esac
 check 'gvmem share on the software GPU' script 'GVMEM_DRIVER=soft gvmem share -n 2 -l 16M'

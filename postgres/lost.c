@@ -298,7 +298,10 @@ list_tables_with_rows(gstore_table_key *keys)
 		if (has_rows(table))
 			keys[count++] = table->key;
 		else
+		{
+			gstore->record_stale |= table->recorded; /* until the file is written */
 			table->recorded = false;
+		}
 	LWLockRelease(gstore->lock);
 	return count;
 }

@@ -10,7 +10,9 @@
 #include "postgres/lost.h"
 #include "postgres/memory.h"
 #include "postgres/pending_state.h"
+#include "postgres/shared.h"
 #include "postgres/table.h"
+#include "postgres/window.h"
 
 static bool
 is_changed(const gstore_pending *p)
@@ -235,7 +237,12 @@ release_undone_stores(gstore_pending *p, int level)
 {
 	for (int i = p->store_count; i-- > 0;)
 		if (p->stores[i].level >= level)
+		{
+			const gstore_store *store = gstore_at(p->stores[i].store);
+
+			gstore_leave_begun_to(store->name.store);
 			gstore_pending_release_store(p, p->stores[i].store);
+		}
 }
 
 static void

@@ -287,6 +287,13 @@ gstore_leave_begun(const gstore_answer *answer)
 }
 
 void
+gstore_leave_begun_to(uint64 store)
+{
+	if (begun >= 0 && gstore->windows[begun].name.store == store)
+		gstore_leave_begun(NULL);
+}
+
+void
 gstore_settle(void)
 {
 	end_waiting();

@@ -84,6 +84,8 @@ extern bool gstore_try_transfer(gstore_verb verb, const gstore_store_name *store
  * out if no thread has taken it; else the next write to the store waits for it. Cannot fail.
  */
 extern void gstore_leave_begun(const gstore_answer *answer);
+/* The same, if it is one to this store. */
+extern void gstore_leave_begun_to(uint64 store);
 
 /*
  * After a FATAL: ends the command that this process waits for. One that a thread has taken is left, but for

@@ -5,7 +5,7 @@
 # root or through sudo; if nothing is missing, no package tool is run and no network is touched.
 # Packages of the lists test and all are wanted but not necessary: the checks that use them are left
 # out, with a message. The same holds for what is fetched with pip into build-fetched/, where the
-# machine has none: nvcc and cuda.h (cuda/), by test, all and deb, and by install, demo and cluster if the machine has a GPU;
+# machine has none: nvcc and cuda.h (cuda/), by test, all and deb, and by install and demo if the machine has a GPU;
 # PostgreSQL 16 (postgres/), by test and all. With CI set, checks that
 # lack any of it fail: check.sh says which are excepted.
 set -eu
@@ -24,7 +24,7 @@ has_gpu() { [ -e /dev/nvidiactl ] || nvidia-smi -L 2>/dev/null | grep -q '^GPU '
 wants_nvcc() {
     case $level in
     test | all | deb) true ;;
-    install | demo | cluster) has_gpu ;;
+    install | demo) has_gpu ;;
     *) false ;;
     esac
 }

@@ -269,8 +269,8 @@ static int fail_to_connect(const struct ucred *listener)
 
     gvm_error_last(&error);
     (void)tool_fail("no connection to a keeper");
-    if (error.status != GVM_E_VERSION && error.status != GVM_E_TIMEOUT)
-        return TOOL_FAILED;
+    if ((error.status != GVM_E_VERSION && error.status != GVM_E_TIMEOUT) || listener->pid <= 0)
+        return TOOL_FAILED; /* 0: it is in another container */
     if (listener->pid == 1)
         return tool_error(
             "the service manager listens there: systemctl stop gvmem-keeper.socket gvmem-keeper.service");

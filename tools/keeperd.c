@@ -414,6 +414,14 @@ static int run_keeper(const settings *s, const sigset_t *signals)
     return code;
 }
 
+/* nohup has it ignored, which a blocked signal would not be. */
+static bool is_ignored(int signal)
+{
+    struct sigaction action;
+
+    return sigaction(signal, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 int main(int argc, char **argv)
 {
     static settings s;
@@ -437,7 +445,8 @@ int main(int argc, char **argv)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGHUP);            /* nothing can be read anew: it ends, in order */
+    if (!is_ignored(SIGHUP))
+        sigaddset(&signals, SIGHUP);        /* nothing can be read anew: it ends, in order */
     sigprocmask(SIG_BLOCK, &signals, NULL); /* from before the keeper's threads on */
     return run_keeper(&s, &signals);
 }

@@ -34,7 +34,6 @@
  * top of the revoke timeout, at four times that. But so many timeouts at most, as a client that maps nothing can have any
  * number of bytes to map, by further openings of what it has open. */
 #define MAP_NS_PER_MIB 36000
-#define MAP_TIMEOUTS_MAX 3
 
 static int64_t find_due_time(const gvmi_machine *m)
 {
@@ -42,7 +41,7 @@ static int64_t find_due_time(const gvmi_machine *m)
     const int64_t map_ns = (int64_t)(m->mapping_bytes / GVMI_MIB) * MAP_NS_PER_MIB;
 
     return m->now_ns + timeout_ns +
-           (map_ns < MAP_TIMEOUTS_MAX * timeout_ns ? map_ns : MAP_TIMEOUTS_MAX * timeout_ns);
+           (map_ns < KEEP_MAP_TIMEOUTS_MAX * timeout_ns ? map_ns : KEEP_MAP_TIMEOUTS_MAX * timeout_ns);
 }
 
 /* Behind those of all, and those of the opening. */

@@ -346,16 +346,6 @@ static bool drop_clean_copy(gvmi_machine *m)
     return false;
 }
 
-/* Whether the host had so much room without all that is only a duplicate there. */
-static bool duplicates_suffice(const gvmi_machine *m, const keep_place *place, uint64_t bytes)
-{
-    uint64_t room = gvmi_keep_room_bytes(place);
-
-    for (const keep_object *o = m->duplicated; o != NULL && room < bytes; o = o->duplicated_next)
-        room += (uint64_t)o->duplicate_chunks * o->chunk_bytes;
-    return room >= bytes;
-}
-
 static uint32_t take_frame(gvmi_machine *m, const keep_object *object, keep_place *place,
                            uint32_t device, bool *make)
 {
@@ -367,8 +357,7 @@ static uint32_t take_frame(gvmi_machine *m, const keep_object *object, keep_plac
         /* Free, but not for this object. Only if it helps: making host memory again takes 0.3 s a GiB. */
         if (gvmi_keep_room_bytes(place) >= bytes)
             (void)gvmi_keep_trim(m, place, place->free_bytes > bytes ? place->free_bytes - bytes : 0);
-        else if (place->tier != GVM_TIER_HOST || !duplicates_suffice(m, place, bytes) ||
-                 !drop_clean_copy(m))
+        else if (place->tier != GVM_TIER_HOST || !drop_clean_copy(m))
             return 0;
         frame = take_free_frame(m, place, object);
     }

@@ -60,7 +60,7 @@ static bool put_moves_first(keep_device *device)
     return true;
 }
 
-/* Arrivals on other devices may make room on the host, and others may follow them without end: so for a while. */
+/* Arrivals, also on other devices, may make room on the host. Others may follow them without end: so for as long as one of them may take. */
 static bool waits_for_others(const gvmi_machine *m, const keep_object *object)
 {
     keep_growth *growth = object->growth;
@@ -69,7 +69,8 @@ static bool waits_for_others(const gvmi_machine *m, const keep_object *object)
         return false;
     if (growth->room_since_ns == 0)
         growth->room_since_ns = m->now_ns;
-    return m->now_ns - growth->room_since_ns < m->config.revoke_limit_ms * GVMI_NS_PER_MS;
+    return m->now_ns - growth->room_since_ns <
+           m->config.revoke_limit_ms * GVMI_NS_PER_MS * (1 + KEEP_MAP_TIMEOUTS_MAX);
 }
 
 static void serve_room(gvmi_machine *m, keep_device *device)

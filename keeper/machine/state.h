@@ -134,6 +134,8 @@ typedef enum keep_lease_event {
 #define KEEP_SERVED_MAX 256u      /* requests for leases, in an event or a turn */
 #define KEEP_REQUEST_CHUNKS 256u  /* so many chunks are looked at in the time of a request */
 #define KEEP_FREED_LINKS_MAX 512u /* of those that have ended, in a turn */
+#define KEEP_MAP_TIMEOUTS_MAX \
+    3                    /* revoke timeouts more that a client has at most where much is mapped */
 #define KEEP_THAWS_MAX 8 /* that a request waits for at most, so that it has room on the device */
 #define KEEP_LOOKS_MAX 65536u /* at objects and openings, for memory that can be recalled */
 #define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */

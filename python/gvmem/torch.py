@@ -178,7 +178,7 @@ def attach(name: str, *, module: Optional[torch.nn.Module] = None, strict: bool 
 
 # Of all Savers, and never freed: a pool of PyTorch's may free memory by it later than its Saver is there.
 _allocators: list[torch.cuda.memory.CUDAPluggableAllocator] = []
-# Tensors that were made in a block are of their memory: they stay until close().
+# Savers of whose memory tensors were made: these Savers stay until close().
 _used: set["Saver"] = set()
 
 

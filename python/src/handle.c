@@ -94,7 +94,12 @@ static bool is_used_on_device(const handle *h)
 static void close_in_library(handle *h, gvm_device *device, uint64_t granted)
 {
     if (is_used_on_device(h) && handle_wait(device, granted) == GVM_E_DRIVER)
+        h->kept = true;
+    if (h->kept) {
+        if (h->parent != NULL)
+            h->parent->kept = true;
         return;
+    }
     switch (h->kind) {
     case KIND_CLIENT: gvm_client_close(h->of.client); break;
     case KIND_OBJECT: gvm_object_close(h->of.object); break;

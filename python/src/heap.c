@@ -127,8 +127,10 @@ void heap_free_block(handle *block, gvm_device *device, uint64_t granted)
             return;
         status = stream_wait(device, stream.stream); /* which may be another GPU's */
     }
-    if (handle_wait(device, granted) == GVM_E_DRIVER) /* work may use it still: it stays until the heap's end */
+    if (handle_wait(device, granted) == GVM_E_DRIVER) { /* work may use it still */
+        block->parent->kept = true;
         return;
+    }
     status = gvm_heap_free(heap, block->address); /* in a child by fork it is unknown */
     (void)status;
 }

@@ -78,6 +78,7 @@ struct handle {
     unsigned changing; /* calls under way that take memory or rights away: no arrays are made, and no work is queued */
     unsigned queueing; /* calls under way that queue work: nothing is taken away */
     bool consumed;     /* an array of it was given to a consumer, who may use it on any stream */
+    bool kept;         /* work may use it, or a child, still: it is not ended in the library */
     bool viewed;       /* there were arrays without a lease: of an object */
     bool unwaited; /* a lease ended behind the work of a stream, and no wait for the GPU has begun since: likewise, or of a table */
     bool cpu;      /* the CPU may use its memory, wherever that is */

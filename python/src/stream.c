@@ -5,42 +5,11 @@ typedef struct CUevent_st *event;
 
 enum { EVENT_DISABLE_TIMING = 2, INVALID_HANDLE = 400, CAPTURE_IMPLICIT = 906 };
 
-static gvm_status find_call(const char *name, void *function)
-{
-    void (*call)(void);
-    gvm_status status = gvm_driver_get_call(name, &call);
-
-    if (status == GVM_OK)
-        memcpy(function, &call, sizeof call);
-    return status;
-}
-
-/* To free memory waits for all work, and leaves captures alone, which refuse a wait for the context and are ended by it. False: there
- * is no memory to free. */
-static bool free_some_memory(gvm_device *device)
-{
-    int (*allocate)(uint64_t * at, size_t bytes), (*release)(uint64_t at);
-    bool done;
-    uint64_t at;
-
-    if (find_call("cuMemAlloc_v2", &allocate) != GVM_OK ||
-        find_call("cuMemFree_v2", &release) != GVM_OK || gvm_device_push_context(device) != GVM_OK)
-        return false;
-    done = allocate(&at, 1) == 0 && release(at) == 0;
-    gvm_device_pop_context();
-    return done;
-}
-
-gvm_status device_wait(gvm_device *device)
-{
-    return free_some_memory(device) ? GVM_OK : gvm_device_synchronize(device);
-}
-
 /* Waits until what the stream has now is done. */
 gvm_status stream_wait(gvm_device *device, gvm_stream stream)
 {
     int (*synchronize)(gvm_stream), result;
-    gvm_status status = find_call("cuStreamSynchronize", &synchronize);
+    gvm_status status = driver_find_call("cuStreamSynchronize", &synchronize);
 
     if (status == GVM_OK)
         status = gvm_device_push_context(device);
@@ -58,7 +27,8 @@ bool stream_is_captured(gvm_device *device, gvm_stream stream)
 {
     int (*ask)(gvm_stream, int *state), state = 0, result;
 
-    if (find_call("cuStreamIsCapturing", &ask) != GVM_OK || gvm_device_push_context(device) != GVM_OK)
+    if (driver_find_call("cuStreamIsCapturing", &ask) != GVM_OK ||
+        gvm_device_push_context(device) != GVM_OK)
         return false;
     result = ask(stream, &state);
     gvm_device_pop_context();
@@ -86,7 +56,7 @@ static gvm_status find_event_calls(event_calls *c)
     gvm_status status = GVM_OK;
 
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted && status == GVM_OK; i++)
-        status = find_call(wanted[i].name, wanted[i].function);
+        status = driver_find_call(wanted[i].name, wanted[i].function);
     return status;
 }
 
@@ -166,7 +136,7 @@ static gvm_status copy_and_wait(gvm_device *device, uint64_t dst, uint64_t src, 
                                 gvm_stream stream)
 {
     int (*copy)(uint64_t, uint64_t, size_t, gvm_stream), result;
-    gvm_status status = find_call("cuMemcpyAsync", &copy);
+    gvm_status status = driver_find_call("cuMemcpyAsync", &copy);
 
     if (status == GVM_OK)
         status = gvm_device_push_context(device);

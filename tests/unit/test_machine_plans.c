@@ -534,7 +534,7 @@ static void growth_waits_for_moves_for_a_while(void **state)
     assert_int_equal(w.job_count, 1);
     heard = a->count;
     (void)create(&w, a, "/y", 1, 0, &other);
-    tick(&w, w.machine->config.revoke_limit_ms - 1);
+    tick(&w, (1 + KEEP_MAP_TIMEOUTS_MAX) * w.machine->config.revoke_limit_ms - 1);
     assert_int_equal(a->count, heard);
     tick(&w, 1);
     assert_int_equal(a->count, heard + 1);
