@@ -132,7 +132,7 @@ GVM_DEVICE uint64_t calendar(uint32_t what, uint32_t of, int64_t offset, uint64_
     if (of == GQUERY_OF_TIMESTAMP && what != GQUERY_EPOCH) {
         time = (int64_t)(v + (uint64_t)offset); /* wraps for what is no timestamp */
         days = time / DAY_US - (time % DAY_US < 0);
-        time -= days * DAY_US;
+        time = time % DAY_US + (time % DAY_US < 0 ? DAY_US : 0);
     } else if (of == GQUERY_OF_DATE) {
         days = time;
         time = -offset;
