@@ -13,6 +13,9 @@ cat >"$folder/scripts/build.sh" <<'END'
 #!/bin/sh
 echo "${2#-Dprefix=}" >"$1/prefix"
 END
+cat >"$folder/scripts/setup.sh" <<'END'
+#!/bin/sh
+END
 cat >"$folder/bin/meson" <<'END'
 #!/bin/sh
 prefix=$DESTDIR$(cat "$3/prefix")
@@ -76,7 +79,7 @@ for other in a b k m o y z; do # of other installations below
 done
 before=$(left)
 PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install: $(cat "$folder/out")"
-grep -q "PKG_CONFIG_PATH=$folder/usr/lib/pkgconfig\$" "$folder/out" || fail "libraries elsewhere: $(cat "$folder/out")"
+grep -q "PKG_CONFIG_PATH=$folder/usr/lib/pkgconfig CMAKE_PREFIX_PATH=$folder/usr\$" "$folder/out" || fail "libraries elsewhere: $(cat "$folder/out")"
 PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install again: $(cat "$folder/out")"
 PREFIX=/usr DESTDIR=$folder/staged "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "stage: $(cat "$folder/out")"
 [ "$(left | wc -l)" -eq $(($(echo "$before" | wc -l) + 2 * 5)) ] || fail "installed: $(left)"
