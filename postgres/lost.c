@@ -284,7 +284,7 @@ write_record(const gstore_table_key *keys, uint32 count, int level)
 	return durable_rename(temporary, RECORD_PATH, level) == 0;
 }
 
-/* For the file. The others are not in it any more: their first rows have it written again. */
+/* What the file is to name. The other tables are marked as not recorded, so that their next rows have the file written again. */
 static int
 list_tables_with_rows(gstore_table_key *keys)
 {

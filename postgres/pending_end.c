@@ -231,7 +231,7 @@ forget_undone(int level)
 	}
 }
 
-/* What else a subtransaction has made goes with it: for an ALTER, or for rows to be read from, which have failed. */
+/* Releases the other stores that the aborted subtransaction made, as for an ALTER or a load that failed. */
 static void
 release_undone_stores(gstore_pending *p, int level)
 {

@@ -109,7 +109,7 @@ word_of(const gquery_column *column, Datum value, int scale, int64 *word)
 		return true;
 	}
 	*word = 0;
-	if (VARSIZE_ANY_EXHDR(DatumGetPointer(value)) == 0) /* in place of a number of which NULL alone is asked */
+	if (VARSIZE_ANY_EXHDR(DatumGetPointer(value)) == 0) /* a placeholder: only NULL is asked for */
 		return true;
 	return gstore_decimal_word(value, scale, word) && *word != GQUERY_DECIMAL_NAN;
 }

@@ -352,7 +352,7 @@ static void print_start(gvm_keeper *server)
     gvm_keeper_budget budget = {.struct_size = sizeof budget};
     char uuid[48], size[32];
 
-    /* Where nobody has asked for it. */
+    /* Where GVMEM_DRIVER does not ask for it. */
     if (gvm_driver_get_info(&driver) == GVM_OK && driver.software &&
         strncmp(driver.reason, "no GPU", 6) == 0)
         tool_error("the software GPU is used: %s", driver.reason);

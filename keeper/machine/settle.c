@@ -60,7 +60,7 @@ static bool put_moves_first(keep_device *device)
     return true;
 }
 
-/* Arrivals, also on other devices, may make room on the host. Others may follow them without end: so for as long as one of them may take. */
+/* An arrival on any device may make room on the host. As more may always follow, a growth waits no longer than one may take. */
 static bool waits_for_others(const gvmi_machine *m, const keep_object *object)
 {
     keep_growth *growth = object->growth;

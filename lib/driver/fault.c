@@ -132,7 +132,7 @@ static CUresult count_call(gvmi_call call)
 GVMI_CUDA_CALLS(WRAP)
 #undef WRAP
 
-/* As for waits: a driver that refuses a context has stopped. The caller cannot wait for the context's work any more. */
+/* As for waits: a driver that refuses a context is taken to have ended its work, for which the caller cannot wait any more. */
 static CUresult push_or_stop(CUcontext context)
 {
     const CUresult struck = count_call(gvmi_call_cuCtxPushCurrent);

@@ -176,9 +176,9 @@ def attach(name: str, *, module: Optional[torch.nn.Module] = None, strict: bool 
 # ---- private memory
 
 
-# Of all Savers, and never freed: a pool of PyTorch's may free memory by it later than its Saver is there.
+# One for all Savers, never freed: a pool of PyTorch may free memory with it after its Saver is gone.
 _allocators: list[torch.cuda.memory.CUDAPluggableAllocator] = []
-# Savers of whose memory tensors were made: these Savers stay until close().
+# Savers from which tensors got memory: kept until close().
 _used: set["Saver"] = set()
 
 

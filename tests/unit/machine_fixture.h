@@ -677,6 +677,18 @@ static inline void fail_to_map(fixture *w, actor *grower, uint32_t grower_slot, 
     say(w, a, &m);
 }
 
+/* Object "/x" of one chunk, which is being copied to the device: the test has the job. */
+static inline void begin_arrival(fixture *w, actor *a, uint32_t *slot)
+{
+    assert_int_equal(create(w, a, "/x", 1, 0, slot), GVM_OK);
+    assert_int_equal(evict(w, a, "/x"), CHUNK);
+    w->hold_jobs = true;
+    atomic_fetch_add(&a->leases[*slot].word, GVMI_LEASE_COUNTED + GVMI_LEASE_READER);
+    give(w, a, *slot, GVM_LEASE_READ);
+    tick(w, 200);
+    assert_int_equal(w->job_count, 1);
+}
+
 /* A slice of what is too long for one event. True: there is more. */
 static inline bool work(fixture *w)
 {

@@ -61,13 +61,7 @@ static void growth_waits_for_what_a_move_holds_twice(void **state)
         (void)state;
         start_fixture(&w, 1, 1);
         a = join(&w, 1);
-        assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
-        assert_int_equal(evict(&w, a, "/x"), CHUNK);
-        w.hold_jobs = true;
-        atomic_fetch_add(&a->leases[slot].word, GVMI_LEASE_COUNTED + GVMI_LEASE_READER);
-        give(&w, a, slot, GVM_LEASE_READ);
-        tick(&w, 200);
-        assert_int_equal(w.job_count, 1);
+        begin_arrival(&w, a, &slot);
         heard = a->count;
         (void)create(&w, a, "/y", chunks, 0, &other);
         assert_int_equal(a->count, heard);

@@ -513,7 +513,7 @@ static void lower_budget_does_not_wait_for_what_leaves_the_device(void **state)
     end_fixture(&w);
 }
 
-/* What arrives may be followed by more without end. Ids of jobs begin anew meanwhile. */
+/* A growth waits for a chunk that arrives, but four revoke timeouts at most. The counter of job ids wraps during the test. */
 static void growth_waits_for_moves_for_a_while(void **state)
 {
     fixture w;
@@ -525,13 +525,7 @@ static void growth_waits_for_moves_for_a_while(void **state)
     start_fixture(&w, 1, 1);
     w.machine->job_ids = UINT32_MAX;
     a = join(&w, 1);
-    assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
-    assert_int_equal(evict(&w, a, "/x"), CHUNK);
-    w.hold_jobs = true;
-    atomic_fetch_add(&a->leases[slot].word, GVMI_LEASE_COUNTED + GVMI_LEASE_READER);
-    give(&w, a, slot, GVM_LEASE_READ);
-    tick(&w, 200);
-    assert_int_equal(w.job_count, 1);
+    begin_arrival(&w, a, &slot);
     heard = a->count;
     (void)create(&w, a, "/y", 1, 0, &other);
     tick(&w, (1 + KEEP_MAP_TIMEOUTS_MAX) * w.machine->config.revoke_limit_ms - 1);

@@ -264,7 +264,7 @@ static void child_by_fork_waits_for_no_thread_of_its_parent(void **state)
     pthread_t maker;
 
     (void)state;
-    SKIP_UNDER_VALGRIND("its child has no thread that knows the buffer any more, and ends with a leak");
+    SKIP_UNDER_VALGRIND("memory of a thread that its child does not have counts as lost there");
     assert_int_equal(pthread_atfork(NULL, NULL, reset_in_child), 0);
     atomic_store(&is_slow, true);
     gvmi_range_hold(&range);
