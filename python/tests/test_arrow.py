@@ -152,7 +152,10 @@ def test_column_is_taken_by_pyarrow(keeper):
     hold = make_hold(keeper)
 
     class Column:
-        def __arrow_c_array__(self, requested_schema=None):
-            return _gvmem.arrow_make_schema(node_of(hold)), _gvmem.arrow_export(hold, node_of(hold), False)
+        def __init__(self, hold):
+            self.hold = hold  # of the object alone: a class is let go by the collector only
 
-    assert pyarrow.array(Column()).to_pylist() == list(range(100))
+        def __arrow_c_array__(self, requested_schema=None):
+            return _gvmem.arrow_make_schema(node_of(self.hold)), _gvmem.arrow_export(self.hold, node_of(self.hold), False)
+
+    assert pyarrow.array(Column(hold)).to_pylist() == list(range(100))

@@ -61,4 +61,5 @@ def test_other_interpreter_is_refused():
     done = subprocess.run([sys.executable, "-c", ELSEWHERE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert "the main interpreter alone" in lines[0] and lines[1:] == ["caught"] * 3, done.stdout
+    refused = "the main interpreter alone", "does not support loading in subinterpreters"  # by the module, by Python 3.12 and later
+    assert any(text in lines[0] for text in refused) and lines[1:] == ["caught"] * 3, done.stdout
