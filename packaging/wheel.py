@@ -62,10 +62,11 @@ def find_tag(libraries):
 
 
 def metadata(project, version):
+    page = re.sub(r"\[([^\]]*)\]\((?!#|\w+://)[^)]*\)", r"\1", (PROJECT / "docs/python.md").read_text(encoding="utf-8"))  # a link to a file leads nowhere
     lines = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {version}", f"Summary: {project['description']}",
              f"License: {project['license']['text']}", f"Requires-Python: {project['requires-python']}",
              *(f"Classifier: {classifier}" for classifier in project["classifiers"]), "Description-Content-Type: text/markdown", ""]
-    return "\n".join([*lines, (PROJECT / "docs/python.md").read_text(encoding="utf-8")]).encode()
+    return "\n".join([*lines, page]).encode()
 
 
 def pack(path, files, info):

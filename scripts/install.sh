@@ -2,14 +2,22 @@
 # usage: [PREFIX=/usr/local] [DESTDIR=FOLDER] [PG_CONFIG=FILE] install.sh [BUILD-FOLDER]
 # Builds and installs the libraries, programs, headers, manual pages and units, and gstore_fdw for the
 # PostgreSQL that PG_CONFIG names (default pg_config), in that server's folders, which PREFIX does not change.
-# With PG_CONFIG=none, without a pg_config, or without server headers, gstore_fdw is left out. What is installed is
-# built in BUILD-FOLDER/install: a release, without tests and benchmarks.
+# With PG_CONFIG=none gstore_fdw is left out, and so it is where PG_CONFIG names nothing and there is no pg_config, or
+# no server headers; where it names one, that is an error, before anything is installed. What is installed is built in
+# BUILD-FOLDER/install: a release, without tests and benchmarks.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}/install
 prefix=${PREFIX:-/usr/local}
 pg_config=${PG_CONFIG:-pg_config}
 
+with_postgres=''
+if [ "$pg_config" != none ] && command -v "$pg_config" >/dev/null 2>&1 && [ -f "$("$pg_config" --includedir-server)/postgres.h" ]; then
+    with_postgres=yes
+elif [ "$pg_config" != none ] && [ -n "${PG_CONFIG:-}" ]; then
+    echo "install: PG_CONFIG=$pg_config finds no server headers of PostgreSQL: install them (Debian: postgresql-server-dev-15), or set PG_CONFIG=none" >&2
+    exit 1
+fi
 scripts/setup.sh install
 mkdir -p "$build"
 scripts/build.sh "$build" -Dprefix="$prefix" -Dbuildtype=release -Dtests=false -Dbench=false
@@ -35,12 +43,9 @@ case $prefix in
     echo "install: to run them: export LD_LIBRARY_PATH=$libdir PATH=$prefix/bin:\$PATH"
     ;;
 esac
-if [ "$pg_config" = none ]; then
+if [ -z "$with_postgres" ]; then
+    [ "$pg_config" = none ] || echo "install: $pg_config finds no server headers of PostgreSQL"
     echo "install: gstore_fdw is left out"
-    exit
-fi
-if ! command -v "$pg_config" >/dev/null 2>&1 || [ ! -f "$("$pg_config" --includedir-server)/postgres.h" ]; then
-    echo "install: $pg_config finds no server headers of PostgreSQL: gstore_fdw is left out"
     exit
 fi
 # The extension is built against what was installed; where that is staged, pkg-config reads it there.

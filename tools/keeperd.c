@@ -24,8 +24,8 @@
 static const char usage[] =
     "usage: gvmem-keeper [OPTION...]\n"
     "\n"
-    "Keeps named objects of device memory for other processes, in the foreground, until SIGTERM or\n"
-    "SIGINT comes.\n"
+    "Keeps named objects of device memory for other processes, in the foreground, until SIGTERM,\n"
+    "SIGINT or SIGHUP comes.\n"
     "\n"
     "  -s, --socket PATH          where to listen; by default GVMEM_KEEPER, see gvmem(7)\n"
     "  -m, --socket-mode MODE     the socket's permission bits, octal; 0600\n"

@@ -67,6 +67,7 @@ def test_wheel_is_as_the_formats_have_it(wheel):
                 assert digest == "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode() and int(size) == len(data)
         about = archive.read(f"{info}/METADATA").decode()
         assert f"\nVersion: {info.removeprefix('gvmem-').removesuffix('.dist-info')}\n" in about and "\nRequires-Python: >= 3.11\n" in about
+        assert "\n## Tables\n" in about and not re.search(r"\]\((?!#|https://)", about), "a link leads to a file, which the page of a wheel has not"
         tag = archive.read(f"{info}/WHEEL").decode().strip().rpartition(" ")[2]
         assert wheel.name.endswith(f"-{tag}.whl")
         wanted = {"gvmem/py.typed", "gvmem/_gvmem.pyi", "gvmem/errors.pyi", "gvmem/libgvmem-softgpu.so"}

@@ -78,6 +78,9 @@ for other in a b k m o y z; do # of other installations below
     : >"$folder/usr/$other/pkgconfig/gvmem-keeper.pc"
 done
 before=$(left)
+! PG_CONFIG=$folder/bin/none PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail 'PG_CONFIG names no PostgreSQL'
+grep -q 'PG_CONFIG=.*/bin/none finds no server headers' "$folder/out" || fail "no PostgreSQL: $(cat "$folder/out")"
+[ "$(left)" = "$before" ] || fail "installed without the PostgreSQL that is named: $(left)"
 PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install: $(cat "$folder/out")"
 grep -q "PKG_CONFIG_PATH=$folder/usr/lib/pkgconfig CMAKE_PREFIX_PATH=$folder/usr\$" "$folder/out" || fail "libraries elsewhere: $(cat "$folder/out")"
 PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install again: $(cat "$folder/out")"
