@@ -20,6 +20,7 @@ scripts/setup.sh build
 # has come, the folder is configured anew.
 found=$(
     command -v nvcc || :
+    command -v g++ || : # nvcc calls it
     ls /usr/local/cuda/bin/nvcc build-fetched/cuda/nvidia/cu13/bin/nvcc 2>/dev/null || :
     command -v mandoc || :
     pkg-config --modversion cmocka 2>/dev/null || :

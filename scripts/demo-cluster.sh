@@ -5,15 +5,15 @@
 # killed and comes back empty. docs/scale.md describes it. Starts the servers in a temporary folder and leaves nothing behind. ORDERS= how many.
 set -eu
 cd "$(dirname "$0")/.."
-scripts/build.sh "${1:-build}"
-build=$(cd "${1:-build}" && pwd)
+export BUILD="${1:-build}"
+scripts/setup.sh cluster
+scripts/pg-server.sh check
+scripts/build.sh "$BUILD"
+BUILD=$(cd "$BUILD" && pwd)
 orders=${ORDERS:-60000}
 items=30000
 servers=3
-export BUILD="$build"
 began=$(date +%s)
-
-scripts/setup.sh cluster
 
 say() { printf '\n==== %s\n' "$1"; }
 give_up() {

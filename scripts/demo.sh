@@ -7,12 +7,15 @@
 # SMILES= a file of molecules, lines of SMILES and number.
 set -eu
 cd "$(dirname "$0")/.."
+export LC_ALL=C.UTF-8 # psql's times with a point
+export BUILD="${1:-build}"
 scripts/setup.sh demo
-scripts/build.sh "${1:-build}"
-build=$(cd "${1:-build}" && pwd)
+scripts/pg-server.sh check
+scripts/build.sh "$BUILD"
+build=$(cd "$BUILD" && pwd)
 query=${QUERY:-2066}
 smiles=${SMILES:-}
-export BUILD="$build"
+BUILD=$build
 # The software GPU, where there is no other, apart from those of other programs.
 export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-devices=1,memory=2GiB,instance=demo$$}"
 began=$(date +%s)
@@ -67,7 +70,7 @@ if [ "$software" = t ]; then
     most=500000
 else
     "$build/tools/gvmem" info | grep -q '^kernels for real GPUs: none' &&
-        give_up "this build has no kernels for GPUs: nvcc could not be fetched; install it, and run this again; or GVMEM_DRIVER=soft make demo"
+        give_up "this build has no kernels for GPUs: nvcc or g++ is missing, or does not work; install both, and run this again; or GVMEM_DRIVER=soft make demo"
     most=$(ask 'SELECT least(10000000, device_budget / 800) FROM gstore_fdw_keeper_info WHERE device = 0')
 fi
 
@@ -121,6 +124,7 @@ EXPLAIN (ANALYZE, COSTS OFF, SUMMARY OFF) EXECUTE search(:'q');
 $(for _ in 1 2 3 4 5; do echo "EXECUTE search(:'q');"; done)
 END
         sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' "$folder/out" | sort -n | sed -n 3p >"$folder/$1.$plan.ms"
+        [ -s "$folder/$1.$plan.ms" ] || give_up 'psql printed no times'
     done
     echo 'by the local plan, which costs less here' >"$folder/$1.ran"
     ! grep -q 'Ran: on the GPU' "$folder/$1.on.explain" || echo 'on the GPU' >"$folder/$1.ran"

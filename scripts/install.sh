@@ -18,6 +18,13 @@ elif [ "$pg_config" != none ] && [ -n "${PG_CONFIG:-}" ]; then
     echo "install: PG_CONFIG=$pg_config finds no server headers of PostgreSQL: install them (Debian: postgresql-server-dev-15), or set PG_CONFIG=none" >&2
     exit 1
 fi
+case $with_postgres$PWD in
+yes*[[:space:]]*)
+    echo "install: make cannot build gstore_fdw in $PWD, which has a blank in its name: move the sources, or set PG_CONFIG=none" >&2
+    exit 1
+    ;;
+esac
+umask 022 # the server is another user's
 scripts/setup.sh install
 mkdir -p "$build"
 scripts/build.sh "$build" -Dprefix="$prefix" -Dbuildtype=release -Dtests=false -Dbench=false

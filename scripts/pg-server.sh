@@ -1,11 +1,12 @@
 #!/bin/sh
-# usage: pg-server.sh start FOLDER [SETTING=VALUE...] | stop FOLDER [MODE] | env FOLDER | why-not | programs
+# usage: pg-server.sh start FOLDER [SETTING=VALUE...] | stop FOLDER [MODE] | env FOLDER | why-not | check | programs
 # A private PostgreSQL server with gstore_fdw, in FOLDER: nothing is installed in the system, and no
 # other server is touched. `env` prints what a shell needs to connect to it: eval "$(pg-server.sh
-# env F)". `why-not` says why there can be none here, and nothing if there can; `programs`, of which
-# it is made. As root the server runs as pg-owner.sh says. BUILD says where the library was built
-# (default build), PG_CONFIG which PostgreSQL (default pg_config). GVMEM_SOFTGPU and GVMEM_DRIVER go
-# to the server; PLCUDA_NVRTC names NVRTC's library, for tests on a GPU.
+# env F)". `why-not` says why there can be none here, and nothing if there can; `check` makes BUILD's folder
+# if it is not there, and fails where there can be none; `programs`, of which it is made. As root the server
+# runs as pg-owner.sh says. BUILD says where the library was or is to be built (default build), PG_CONFIG
+# which PostgreSQL (default pg_config). GVMEM_SOFTGPU and GVMEM_DRIVER go to the server; PLCUDA_NVRTC names
+# NVRTC's library, for tests on a GPU.
 set -eu
 cd "$(dirname "$0")/.."
 verb=${1:-}
@@ -22,16 +23,33 @@ why_not() {
         echo 'there are no server headers'
     elif [ ! -x "$($pg_config --bindir)/postgres" ]; then
         echo 'there is no PostgreSQL server'
-    elif ! as_owner test -x "${BUILD:-build}" 2>/dev/null; then
-        echo "user $(as_owner id -un) cannot enter ${BUILD:-build}"
+    else
+        for place in "$PWD" "$(cd "${BUILD:-build}" 2>/dev/null && pwd)"; do
+            case $place in
+            *[[:space:]]*) echo "make cannot build in $place, which has a blank in its name"; return ;;
+            esac
+            as_owner test -x "$place" || {
+                echo "user $(as_owner id -un) cannot enter ${place:-${BUILD:-build}}"
+                return
+            }
+        done
     fi
 }
 
 case $verb in
 why-not) why_not; exit ;;
+check)
+    mkdir -p "${BUILD:-build}"
+    why=$(why_not)
+    [ -z "$why" ] || {
+        echo "pg-server.sh: there can be no server here: $why" >&2
+        exit 1
+    }
+    exit
+    ;;
 programs) echo "$programs"; exit ;;
 esac
-[ $# -ge 2 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,9s/^# //p' "$0" >&2; exit 2; }
 folder=$2
 shift 2
 bin=$($pg_config --bindir)
@@ -87,6 +105,10 @@ start() {
     if [ ! -f "$folder/data/PG_VERSION" ]; then
         mkdir -p "$folder/data" "$folder/run"
         [ "$(id -u)" != 0 ] || chown "$(as_owner id -u)" "$folder" "$folder/data" "$folder/run"
+        as_owner test -x "$folder/data" || {
+            echo "pg-server.sh: user $(as_owner id -un) cannot enter $folder" >&2
+            exit 1
+        }
         as_owner "$root$bin/initdb" -D "$folder/data" -A trust -U postgres -N --locale=C.UTF-8 >/dev/null
         {
             echo "shared_preload_libraries = 'gstore_fdw'"

@@ -71,7 +71,6 @@ demo | cluster)
     ;;
 test | all)
     pkg-config --exists cmocka 2>/dev/null || wanted="$wanted libcmocka-dev"
-    have_command c++ || wanted="$wanted g++"
     have_command clang-format || wanted="$wanted clang-format"
     have_command mandoc || wanted="$wanted mandoc"
     have_command spin || wanted="$wanted spin"
@@ -87,6 +86,7 @@ test | all)
     exit 2
     ;;
 esac
+! wants_nvcc || have_command g++ || wanted="$wanted g++" # nvcc calls it
 if [ "$level" = all ]; then
     have_command clang || wanted="$wanted clang"
     have_command valgrind || wanted="$wanted valgrind"
@@ -104,10 +104,8 @@ fetch() { # WHAT FOLDER REQUIREMENT...
     folder=$fetched/$2
     shift 2
     echo "setup: fetching $what"
-    mkdir -p $fetched
-    rm -rf "$folder.part"
     # One set of files that belong together; nothing of it is imported, so what it depends on is not needed.
-    if python3 -m pip install -q --disable-pip-version-check --no-deps --retries 1 --timeout 20 \
+    if mkdir -p $fetched && rm -rf "$folder.part" && python3 -m pip install -q --disable-pip-version-check --no-deps --retries 1 --timeout 20 \
         --root-user-action ignore --target "$folder.part" "$@"; then
         mv "$folder.part" "$folder"
     else

@@ -84,7 +84,8 @@ grep -q 'PG_CONFIG=.*/bin/none finds no server headers' "$folder/out" || fail "n
 PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install: $(cat "$folder/out")"
 grep -q "PKG_CONFIG_PATH=$folder/usr/lib/pkgconfig CMAKE_PREFIX_PATH=$folder/usr\$" "$folder/out" || fail "libraries elsewhere: $(cat "$folder/out")"
 PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install again: $(cat "$folder/out")"
-PREFIX=/usr DESTDIR=$folder/staged "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "stage: $(cat "$folder/out")"
+(umask 077 && PREFIX=/usr DESTDIR=$folder/staged "$folder/scripts/install.sh" build) >"$folder/out" 2>&1 || fail "stage: $(cat "$folder/out")"
+[ -z "$(find "$folder/staged" -type d ! -perm -005)" ] || fail "the umask closed $(find "$folder/staged" -type d ! -perm -005)"
 [ "$(left | wc -l)" -eq $(($(echo "$before" | wc -l) + 2 * 5)) ] || fail "installed: $(left)"
 echo "$folder/pg2" >"$folder/newest" # a newer PostgreSQL was installed
 "$folder/scripts/uninstall.sh" build >"$folder/out" 2>&1 || fail "uninstall: $(cat "$folder/out")"
