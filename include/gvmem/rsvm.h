@@ -360,7 +360,7 @@ RSVM_PART rgn_id rsvm_create_meta(uint64_t num_rgns)
     gvm_collection *collection;
 
     options.policy = GVM_REGION_STATIC;
-    options.budget_bytes = size_bytes;
+    options.budget_bytes = (size_bytes + 15) & ~(uint64_t)15; /* as much as its frame takes */
     if (gvm_collection_create(rsvm_the_space.space, 1, size_bytes, &options, &collection) != GVM_OK)
         return RGN_NONE;
     return rsvm_add(collection, RGN_NONE);

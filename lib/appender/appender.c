@@ -120,9 +120,10 @@ static void set_options(gvm_appender *a, const gvm_appender_options *options)
     a->chunk_bytes = a->layout.chunk_bytes;
     a->chunk_count = a->buffer->chunk_count;
     a->budget_bytes = options->budget_bytes;
-    a->step_bytes = gvmi_max(gvmi_amount(options->step_bytes, STEP_BYTES_DEFAULT), a->chunk_bytes);
-    a->ahead_bytes = gvmi_amount(options->ahead_bytes,
-                                 2 * gvmi_min(a->step_bytes, GVMI_SPAN_BYTES_MAX));
+    a->step_bytes = gvmi_min(
+        gvmi_max(gvmi_amount(options->step_bytes, STEP_BYTES_DEFAULT), a->chunk_bytes),
+        GVMI_SPAN_BYTES_MAX);
+    a->ahead_bytes = gvmi_amount(options->ahead_bytes, 2 * a->step_bytes);
     a->wait_ns = (options->wait_ms != 0 ? options->wait_ms : WAIT_MS_DEFAULT) * 1000000ull;
     a->unit_shift = choose_unit_shift(a->device, a->buffer->reserve_bytes, options);
     a->rows_only = (options->flags & GVM_APPENDER_ROWS_ONLY) != 0;

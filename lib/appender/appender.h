@@ -69,6 +69,7 @@ struct gvm_appender {
     uint64_t position;                    /* what is written, as of the last finish */
     uint64_t front_history, back_history; /* bytes that the last launch wrote there */
     bool begun, torn, rows_only;
+    uint64_t begins; /* so far: a finish ends the one that it has found, whatever other threads do while it waits */
     bool dirty; /* what lies beyond the position may have been written: reset, not complete, or the program has
                  * had the buffer */
     bool stuck; /* the last launch was granted nothing: nothing is committed ahead of the next */

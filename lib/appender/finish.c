@@ -148,6 +148,7 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
     }
     gvmi_struct_out(append, &a->limits, sizeof a->limits, sizeof a->limits);
     a->begun = true;
+    a->begins++;
     return GVM_OK;
 }
 
@@ -226,11 +227,14 @@ static gvm_appender_result describe_position(const gvm_appender *a)
     };
 }
 
-static gvm_status finish_appender_locked(gvm_appender *a, gvm_appender_result *result)
+static gvm_status finish_appender_locked(gvm_appender *a, uint64_t begins, gvm_appender_result *result)
 {
     uint64_t position;
     gvm_status status = check_state(a, true);
 
+    if (status == GVM_OK && a->begins != begins)
+        status = gvm_error_set(GVM_E_INVALID,
+                               "another thread has finished the appender, and begun again");
     if (status == GVM_OK)
         status = copy_words(a, false);
     if (status != GVM_OK)
@@ -268,17 +272,19 @@ gvm_status gvm_appender_finish(gvm_appender *handle, gvm_stream stream, gvm_appe
 {
     GVMI_UNCANCELLED;
     gvm_appender *appender;
+    uint64_t begins;
     gvm_status status = gvmi_appender_hold(handle, &appender);
 
     if (status != GVM_OK)
         return status;
+    begins = appender->begins;
     gvmi_unlock(&appender->lock); /* questions are answered meanwhile */
     status = wait_for(appender, stream);
     gvmi_lock(&appender->lock);
     if (status == GVM_OK && result != NULL && !fits_struct_size(result->struct_size, sizeof *result))
         status = gvm_error_set(GVM_E_INVALID, "result's struct_size is wrong");
     if (status == GVM_OK)
-        status = finish_appender_locked(appender, result);
+        status = finish_appender_locked(appender, begins, result);
     gvmi_appender_drop(appender);
     return status;
 }

@@ -528,6 +528,38 @@ static int be_signalled(void *arg)
     return 0;
 }
 
+/* ---- a finish that another thread overtakes */
+
+static bool overtaken;
+
+static void *finish_and_begin(void *arg)
+{
+    *(bool *)arg = finish() == GVM_OK && begin() == GVM_OK;
+    return NULL;
+}
+
+/* While the first call waits, another thread finishes, and begins again. */
+static CUresult synchronize_overtaken(CUstream stream)
+{
+    pthread_t thread;
+
+    table.cuStreamSynchronize = real->cuStreamSynchronize;
+    if (pthread_create(&thread, NULL, finish_and_begin, &overtaken) == 0)
+        pthread_join(thread, NULL);
+    return real->cuStreamSynchronize(stream);
+}
+
+static int be_overtaken(void *arg)
+{
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL) && begin() == GVM_OK);
+    table.cuStreamSynchronize = synchronize_overtaken;
+    CHILD_EXPECT(finish() == GVM_E_INVALID && says("another thread") && overtaken);
+    CHILD_EXPECT(finish() == GVM_OK && finish() == GVM_E_INVALID && says("has not begun"));
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* ---- threads that claim at once: no two get the same, and all that fails lies behind. */
 
 #define THREADS 8
@@ -655,6 +687,7 @@ CHILD_TEST(appenders_that_are_gone_leave_room_for_others, be_recycled)
 CHILD_TEST(child_of_fork_gets_the_error_that_it_has_no_thread, be_forked)
 CHILD_TEST(appender_that_idles_burns_no_core, be_idle)
 CHILD_TEST(signal_is_not_delivered_to_the_library_thread, be_signalled)
+CHILD_TEST(finish_ends_no_begin_that_came_after_it, be_overtaken)
 CHILD_TEST(threads_get_rows_of_their_own, be_crowd)
 CHILD_TEST(chunks_decommitted_before_begin_come_back, be_decommitted)
 CHILD_TEST(begin_on_a_sealed_buffer_is_refused, be_sealed)
@@ -689,6 +722,7 @@ int main(void)
         cmocka_unit_test(child_of_fork_gets_the_error_that_it_has_no_thread),
         cmocka_unit_test(appender_that_idles_burns_no_core),
         cmocka_unit_test(signal_is_not_delivered_to_the_library_thread),
+        cmocka_unit_test(finish_ends_no_begin_that_came_after_it),
         cmocka_unit_test(threads_get_rows_of_their_own),
         cmocka_unit_test(chunks_decommitted_before_begin_come_back),
         cmocka_unit_test(begin_on_a_sealed_buffer_is_refused),

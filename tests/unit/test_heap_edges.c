@@ -370,6 +370,40 @@ static CUresult unregister_nothing(void *ptr)
     return CUDA_ERROR_UNKNOWN;
 }
 
+static CUresult register_nothing(void *ptr, size_t bytes, unsigned flags)
+{
+    (void)ptr;
+    (void)bytes;
+    (void)flags;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* A slab of small blocks takes several units. Where one is free, and no more memory can be pinned, a small block has it. */
+static void small_block_takes_the_last_pinned_unit(void **state)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .keep_bytes = GVM_BYTES_NONE};
+    static void *units[1u << 16];
+    uint32_t count = 0;
+    void *small;
+
+    (void)state;
+    remake(&options);
+    units[count++] = alloc(UNIT);
+    table.cuMemHostRegister = register_nothing;
+    while (count < sizeof units / sizeof units[0] && gvm_heap_alloc(heap, UNIT, &units[count]) == GVM_OK)
+        count++;
+    release(units[--count]);
+    assert_int_equal(gvm_heap_alloc(heap, 1024, &small), GVM_OK);
+    assert_ptr_equal(small, units[count]);
+    table.cuMemHostRegister = real->cuMemHostRegister;
+    check();
+    release(small);
+    while (count > 0)
+        release(units[--count]);
+    check();
+}
+
 static void addresses_that_stay_pinned_are_not_used_again(void **state)
 {
     const gvm_heap_options options = {
@@ -819,6 +853,7 @@ int main(void)
         TEST(managed_heaps_together_stay_within_free_memory),
         TEST(managed_heap_has_the_memory_of_free_chunks),
         TEST(host_blocks_begin_at_units),
+        TEST(small_block_takes_the_last_pinned_unit),
         TEST(addresses_that_stay_pinned_are_not_used_again),
         TEST(segments_that_come_and_go_are_known_once),
         TEST(segments_come_and_go_beside_readers),

@@ -306,7 +306,7 @@ static int map_lists(void *arg)
         if (found[i] != NULL)
             gvm_region_unmap_warp(&view, good[i]);
     CHILD_EXPECT(gvm_region_map_many_block(&view, bad, 4, GVM_REGION_READ, found) == 0);
-    CHILD_EXPECT(found[0] == NULL && found[1] == NULL && found[2] == NULL);
+    CHILD_EXPECT(found[0] == NULL && found[1] == NULL && found[2] == NULL && found[3] == NULL);
     CHILD_EXPECT(references(4) == 0 && references(9) == 0 && references(31) == 0);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 32 "));
     for (uint32_t i = 0; i < COUNT; i++)

@@ -139,8 +139,8 @@ GVM_DEVICE int gvm_region_map_many_by(const gvm_region_view *view, const uint32_
         pointers[i] = gvm_region_pointer(view, gvm_region_map_as(view, regions[i], access, by));
         all = pointers[i] != (void *)0;
     }
-    for (k = 0; k < i && !all; k++) {
-        if (pointers[k] != (void *)0)
+    for (k = 0; k < count && !all; k++) {
+        if (k < i && pointers[k] != (void *)0)
             gvm_region_unmap_as(view, regions[k], by);
         pointers[k] = (void *)0;
     }
