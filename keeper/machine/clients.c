@@ -120,6 +120,14 @@ void gvmi_machine_closed(gvmi_machine *m, uint32_t number)
     gvmi_keep_settle(m);
 }
 
+void gvmi_machine_adopted(gvmi_machine *m, uint32_t number, int32_t pid)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+
+    if (client != NULL)
+        client->who.pid = pid;
+}
+
 void gvmi_machine_bye(gvmi_machine *m, uint32_t number)
 {
     keep_client *client = gvmi_keep_client(m, number);

@@ -182,6 +182,9 @@ void gvmi_machine_closed(gvmi_machine *machine, uint32_t client);
  * For the others the same follows as from closed(). Instead of it. */
 void gvmi_machine_bye(gvmi_machine *machine, uint32_t client);
 
+/* The client's socket was passed to another process, which greets. Before HELLO. */
+void gvmi_machine_adopted(gvmi_machine *machine, uint32_t client, int32_t pid);
+
 /* The client's process is gone, or FORGET came: it maps nothing any more. Comes once
  * for every client, after disconnect(), closed() or CUT, and makes the number free. */
 void gvmi_machine_exited(gvmi_machine *machine, uint32_t client);

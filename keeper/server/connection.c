@@ -268,6 +268,7 @@ static gvm_status admit_client(gvm_keeper *server, gvmi_connection *connection)
     if (status != GVM_OK)
         return status;
     status = gvmi_process_open(connection->socket, who.pid, &connection->process, &connection->certain);
+    connection->adoptable = who.pid != getpid();
     if (status == GVM_OK)
         status = make_pages(connection);
     if (status == GVM_OK)
@@ -362,6 +363,26 @@ void gvmi_connection_come(gvm_keeper *server, int socket)
     connection->reason = admit_client(server, connection);
     if (connection->reason != GVM_OK)
         refuse_connection(server, connection);
+}
+
+void gvmi_connection_adopted(gvm_keeper *server, gvmi_connection *connection, const gvmi_sender *sender)
+{
+    gvmi_server_close_watched(server, &connection->process);
+    connection->process = sender->process;
+    connection->pid = sender->pid;
+    connection->certain = sender->certain && sender->uid == connection->uid; /* no other user's is killed */
+    if (connection->process_ended) {
+        connection->process_ended = false;
+        connection->ending = connection->mute;
+        connection->last_reads = 0;
+    }
+    gvmi_machine_adopted(server->machine, connection->client, sender->pid);
+    if (connection->process < 0 ||
+        gvmi_server_watch(server, connection->process, EPOLLIN, &connection->on_process) == GVM_OK)
+        return;
+    gvmi_server_close(&connection->process);
+    gvmi_machine_violation(server->machine, connection->client, "its process cannot be watched");
+    gvmi_server_act(server);
 }
 
 void gvmi_connection_gone(gvm_keeper *server, gvmi_connection *connection)

@@ -20,6 +20,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,31 +35,101 @@
 #define SO_PASSRIGHTS 83
 #endif
 
+#ifndef SO_PASSPIDFD /* Linux 6.5 */
+#define SO_PASSPIDFD 76
+#endif
+
+#ifndef SCM_PIDFD /* likewise */
+#define SCM_PIDFD 4
+#endif
+
+#define CREDENTIALS_BYTES CMSG_SPACE(sizeof(struct ucred))
+
 void gvmi_incoming_begin(int socket)
 {
     const int yes = 1, no = 0;
 
     (void)setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
+    (void)setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes);
     /* A receive passes over a byte sent out of band, and ends the descriptors beside it; inline it is one of the
      * others. */
     (void)setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &yes, sizeof yes);
 }
 
-ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len)
+/* What is to be received next, with what comes beside it: of a type, len bytes. False: there is no such thing. */
+static bool find_beside(struct msghdr *message, int type, void *out, size_t len)
 {
-    struct iovec part = {.iov_base = bytes, .iov_len = len};
-    /* Without room for descriptors the kernel sets MSG_CTRUNC where there are some. */
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == type && c->cmsg_len >= CMSG_LEN(len)) {
+            memcpy(out, CMSG_DATA(c), len);
+            return true;
+        }
+    return false;
+}
+
+static ssize_t peek(int socket, struct msghdr *message)
+{
     ssize_t got;
 
     do
-        got = recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT);
+        got = recvmsg(socket, message, MSG_PEEK | MSG_DONTWAIT);
     while (got < 0 && errno == EINTR);
+    return got;
+}
+
+/* A pidfd of the process that has sent what is to be received next, beside which are no descriptors. False: out of them. */
+static bool open_sender(int socket, pid_t pid, gvmi_sender *sender)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CREDENTIALS_BYTES + CMSG_SPACE(sizeof(int))];
+    } control;
+    char byte;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    const int yes = 1, no = 0;
+    int fd = -1;
+
+    if (setsockopt(socket, SOL_SOCKET, SO_PASSPIDFD, &yes, sizeof yes) == 0) {
+        if (peek(socket, &message) > 0)
+            (void)find_beside(&message, SCM_PIDFD, &fd, sizeof fd);
+        (void)setsockopt(socket, SOL_SOCKET, SO_PASSPIDFD, &no, sizeof no);
+    }
+    sender->pid = pid;
+    return gvmi_process_open_sender(pid, fd, &sender->process, &sender->certain);
+}
+
+ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len, gvmi_sender *sender)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CREDENTIALS_BYTES];
+    } control;
+    struct iovec part = {.iov_base = bytes, .iov_len = len};
+    /* Without room for descriptors, behind the credentials, the kernel sets MSG_CTRUNC where there are some. */
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    const ssize_t got = peek(socket, &message);
+    struct ucred found;
+
     if (got <= 0)
         return got;
     if ((message.msg_flags & MSG_CTRUNC) != 0) {
         errno = EBADMSG;
         return -1;
+    }
+    if (sender != NULL && find_beside(&message, SCM_CREDENTIALS, &found, sizeof found) &&
+        found.pid != 0 && found.pid != sender->pid) { /* 0: of another PID namespace, or not known */
+        sender->uid = found.uid;
+        if (!open_sender(socket, found.pid, sender)) {
+            errno = EMFILE;
+            return -1;
+        }
     }
     return recv(socket, bytes, (size_t)got, MSG_DONTWAIT);
 }
@@ -137,7 +208,7 @@ static bool discard_unread(int socket)
 
     (void)shutdown(socket, SHUT_RD);
     do
-        got = gvmi_incoming_receive(socket, waste, sizeof waste);
+        got = gvmi_incoming_receive(socket, waste, sizeof waste, NULL);
     while (got > 0 || (got < 0 && errno == EINTR));
     return got == 0 || errno == EAGAIN;
 }

@@ -1,4 +1,4 @@
-/* Processes of clients: which one it is that connected, and whether it is about to end. */
+/* Processes of clients: which one it is that connected, or greets, and whether it is about to end. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -23,6 +23,13 @@ static bool is_shortage(int code)
     return code == EMFILE || code == ENFILE || code == ENOMEM;
 }
 
+/* False: out of descriptors. *fd is -1 where there is no such process (any more). */
+static bool open_by_number(pid_t pid, int *fd)
+{
+    *fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    return *fd >= 0 || !is_shortage(errno);
+}
+
 gvm_status gvmi_process_open(int socket, int32_t pid, int *fd, bool *certain)
 {
     socklen_t bytes = sizeof *fd;
@@ -35,10 +42,19 @@ gvm_status gvmi_process_open(int socket, int32_t pid, int *fd, bool *certain)
         *certain = true; /* close-on-exec, as all pidfds */
     else if (is_shortage(errno))
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "getsockopt", "cannot watch the client's process");
-    else if (pid > 0 && (*fd = (int)syscall(SYS_pidfd_open, pid, 0)) < 0 &&
-             is_shortage(errno)) /* 0: of another PID namespace */
+    else if (pid > 0 && !open_by_number(pid, fd)) /* 0: of another PID namespace */
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "pidfd_open", "cannot watch the client's process");
     return GVM_OK;
+}
+
+bool gvmi_process_open_sender(pid_t pid, int received, int *fd, bool *certain)
+{
+    *certain = received >= 0;
+    *fd = received;
+    if (pid != getpid())
+        return received >= 0 || open_by_number(pid, fd);
+    gvmi_server_close(fd);
+    return true;
 }
 
 /* False: it has ended, is about to, or cannot be looked at. */

@@ -31,7 +31,7 @@
  *      |--- BYE, socket ends, or it is cut off ---> LEAVING --- its process ends, or FORGET ---> gone
  *
  * A connection that is LEAVING is watched for the close of its end of the socket, which its library does
- * last. A process that cannot be watched (the keeper's own, as socket pairs have its credentials, or one
+ * last. The process is the one that says HELLO: sockets are passed on (gvm_client_adopt()). A process that cannot be watched (the keeper's own, as socket pairs have its credentials, or one
  * of another PID namespace) counts as gone then.
  *
  * Time, as the machine counts it, passes while this thread runs or waits, not while it is stopped or
@@ -109,6 +109,9 @@ void gvmi_page_empty(gvmi_fd *fd);
  * GVM_E_SYSTEM  out of descriptors or memory. The connection is to be refused: its leases would end with the socket, not with the process */
 gvm_status gvmi_process_open(int socket, int32_t pid, int *fd, bool *certain);
 
+/* Likewise of a process that has sent something, of which a pidfd was received, or none (-1). False: out of descriptors. */
+bool gvmi_process_open_sender(pid_t pid, int received, int *fd, bool *certain);
+
 /* Is the process about to end? Then its work on the GPU may go on until it has. Where its threads are not
  * to be looked at, as of another PID namespace, its end is waited for. To be asked again: the
  * descriptors for looking may have been missing. */
@@ -139,9 +142,17 @@ typedef struct gvmi_closing gvmi_closing;
  * start. */
 void gvmi_incoming_begin(int socket);
 
+typedef struct gvmi_sender {
+    pid_t pid;
+    uint32_t uid;
+    int process;  /* pidfd; -1: it is this process, or gone */
+    bool certain; /* as of gvmi_process_open() */
+} gvmi_sender;
+
 /* As recv(2), without waiting. Bytes beside which descriptors come, and all behind them, are never received:
- * -1, EBADMSG. */
-ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len);
+ * -1, EBADMSG. Bytes of two processes are never received together. sender: NULL, or with the pid of one that is known (0: none);
+ * where another one has sent the bytes, it is that, with a pidfd for the caller to close; EMFILE: there is no descriptor for that. */
+ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len, gvmi_sender *sender);
 
 /* Closes a socket, if it is one, and makes it -1. False: it is still open, as descriptors are unread in it: to be called
  * again with the same *closing (NULL at first), until a thread has taken it. */
@@ -187,7 +198,8 @@ struct gvmi_connection {
     int process;           /* pidfd; -1: not to be watched */
     uint32_t client;       /* the machine's number; 0: the machine does not know it */
     uint32_t uid;          /* of its process, as pid; 0 as long as that is not known */
-    bool certain;          /* the process is the one that connected, whatever happened since */
+    bool certain; /* the process is the one that connected, or said HELLO, whatever happened since */
+    bool adoptable; /* no process of this one's has said HELLO: who says it is the process, whoever connected */
     pid_t pid;
     gvm_status reason; /* REFUSED: why, and in words */
     char refusal[GVMI_WIRE_TEXT_BYTES];
@@ -290,6 +302,10 @@ void gvmi_connection_come(gvm_keeper *server, int socket);
 
 /* It is visited when the schedule comes to it. */
 void gvmi_connection_queue(gvm_keeper *server, gvmi_connection *connection);
+
+/* Another process has sent what was received of a connection that is adoptable: it is the one to watch. */
+void gvmi_connection_adopted(gvm_keeper *server, gvmi_connection *connection,
+                             const gvmi_sender *sender);
 
 /* If it only seemed that its process is about to end: it is visited for that. */
 void gvmi_connection_judge_again(gvm_keeper *server, gvmi_connection *connection);

@@ -49,6 +49,7 @@ static void take_message(gvm_keeper *server, gvmi_connection *connection, const 
         return;
     }
     connection->greeted = true;
+    connection->adoptable = connection->adoptable && message.head.type != GVMI_WIRE_HELLO;
     if (message.head.type == GVMI_WIRE_SNAPSHOT_READ)
         gvmi_connection_take_snapshot_back(connection);
     server->working |= message.head.type == GVMI_WIRE_SNAPSHOT ||
@@ -118,17 +119,29 @@ static void process_left_messages(gvm_keeper *server, gvmi_connection *connectio
 static bool receive_some(gvm_keeper *server, gvmi_connection *connection)
 {
     const size_t room = sizeof connection->in - connection->in_len;
+    const pid_t known = connection->process >= 0 ? connection->pid : 0;
+    gvmi_sender sender = {.pid = known, .process = -1};
     ssize_t got;
 
     if (room == 0) /* whole messages wait to be taken */
         return false;
-    got = gvmi_incoming_receive(connection->socket, connection->in + connection->in_len, room);
+    got = gvmi_incoming_receive(
+        connection->socket, connection->in + connection->in_len, room,
+        connection->state == CONNECTION_OPEN && connection->adoptable ? &sender : NULL);
     if (got < 0 && (errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS))
         return false;
     if (got < 0 && errno == EBADMSG && connection->state == CONNECTION_OPEN) {
         report_violation(server, connection, "it sent file descriptors");
         return false;
     }
+    if (got < 0 && errno == EMFILE && connection->state == CONNECTION_OPEN) {
+        report_violation(
+            server, connection,
+            "the keeper has no file descriptor for its process: raise its limit of open files");
+        return false;
+    }
+    if (sender.pid != known)
+        gvmi_connection_adopted(server, connection, &sender);
     if (got <= 0) {
         if (connection->state == CONNECTION_OPEN)
             gvmi_connection_silence(server, connection);
@@ -150,7 +163,7 @@ static bool has_closed(gvm_keeper *server, gvmi_connection *connection, uint32_t
 
     if ((events & (EPOLLHUP | EPOLLERR)) != 0 || connection->unheard_bytes >= UNHEARD_BYTES_MAX)
         return true;
-    got = gvmi_incoming_receive(connection->socket, connection->in, sizeof connection->in);
+    got = gvmi_incoming_receive(connection->socket, connection->in, sizeof connection->in, NULL);
     if (got < 0 && errno != EBADMSG)
         return errno != EAGAIN && errno != EINTR && errno != ENOMEM && errno != ENOBUFS;
     connection->unheard_bytes += got < 0 ? UNHEARD_BYTES_MAX : (uint32_t)got;
@@ -207,6 +220,11 @@ static void read_to_end(gvm_keeper *server, gvmi_connection *connection)
     if (!connection->process_ended) {
         if (connection->state == CONNECTION_OPEN)
             gvmi_connection_silence(server, connection);
+    } else if (connection->state == CONNECTION_OPEN && connection->adoptable) {
+        /* Nothing is mapped over it, and another process may have the socket. */
+        gvmi_server_close_watched(server, &connection->process);
+        connection->process_ended = false;
+        connection->last_reads = 0;
     } else if (connection->state != CONNECTION_GONE) {
         if (connection->state == CONNECTION_OPEN) {
             gvmi_connection_leave(connection);
