@@ -99,7 +99,9 @@ typedef struct gvm_snapshot gvm_snapshot; /* of all that a keeper has */
 GVM_API GVM_CHECKED gvm_status gvm_client_connect(const char *path, gvm_client **out);
 
 /* As gvm_client_connect(), over a connected unix stream socket, which becomes the connection's. On every failure
- * it stays the caller's, open, to be closed: part of the greeting may have gone over it.
+ * it stays the caller's, open, to be closed: part of the greeting may have gone over it. Rights are those of the user that connected
+ * the socket; that process may be another one, and may end. As gvm_server_connect() made it, it has the rights of the keeper's own
+ * process, and this process is not watched: leases and mappings count as ended with the socket.
  *
  * GVM_E_INVALID  out is NULL, or the descriptor is no unix stream socket
  * GVM_E_PEER     the other side closed it
@@ -469,6 +471,7 @@ typedef struct gvm_object_info {
     uint8_t reserved[2];
     uint8_t metadata_start[GVM_METADATA_START_BYTES]; /* the first bytes of the metadata; zeros behind its end */
     uint64_t lent_bytes; /* of its chunks, in memory that other devices lend (gvm_keeper_options.lenders) */
+    int32_t local_device; /* the device's ordinal in this process; -1 in a snapshot */
 } gvm_object_info;
 
 typedef struct gvm_client_info {

@@ -348,6 +348,7 @@ static void fill_object_info(const gvmi_snapshot_object *r, gvm_object_info *ful
         .waiting = r->waiting,
         .interrupted = r->interrupted,
         .device = r->device,
+        .local_device = -1,
         .metadata_bytes = r->metadata_bytes,
         .sealed = r->sealed,
         .kept = r->kept,
@@ -427,6 +428,8 @@ gvm_status gvmi_client_get_object_info(gvm_object *object, int64_t deadline_ns, 
         return status;
     fill_object_info(&message.body.INFO.info, info);
     info->address = gvmi_pointer(object->address);
+    if (object->buffer != NULL)
+        info->local_device = object->buffer->device->info.ordinal;
     return GVM_OK;
 }
 

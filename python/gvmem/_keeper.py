@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 from . import _gvmem
 from ._array import Lease, Shape, dimensions, element, kept_stream
-from ._wait import milliseconds, run, run_with_lease
+from ._wait import run, run_with_lease
 
 _HINTS = {None: _gvmem.HINT_NONE, "scan": _gvmem.HINT_SCAN, "hot": _gvmem.HINT_HOT, "once": _gvmem.HINT_ONCE}
 _RESERVE_LEAST = 2 << 20
@@ -110,8 +110,13 @@ class Object:
         run(self._handle.shrink, size)
 
     def seal(self, timeout: Optional[float] = None) -> None:
-        """Makes it read-only for good, for everyone."""
-        run(self._handle.seal, milliseconds(timeout))
+        """Makes it read-only for good, for everyone. Waits for writers; of an object that is not tracked for readers, too."""
+        def find_conflict(thread: int) -> str:
+            writer = self._handle.own_conflict(_gvmem.LEASE_READ, 0, thread)
+            reader = "" if writer else self._handle.own_conflict(_gvmem.LEASE_WRITE, 0, thread)
+            return writer or (reader if reader and self.info().untracked else "")
+
+        run_with_lease(find_conflict, timeout, self._handle.seal)
 
     def publish(self, name: str, *, replace: bool = False, private: bool = False) -> None:
         """Gives it a name in one step; from then on it outlives its creator, unless private."""

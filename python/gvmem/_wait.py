@@ -104,7 +104,7 @@ def run_with_lease(find_conflict: Callable[[int], str], timeout: Optional[float]
             gc.collect()  # what is left may be garbage
             conflict = find_conflict(thread)
             if conflict:
-                raise BufferError(f"this lease would never be granted: {conflict}")
+                raise BufferError(f"this would wait for ever: {conflict}")
     else:
         whole = milliseconds(max(0.0, deadline - time.monotonic()))
     return run(call, whole)

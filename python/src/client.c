@@ -84,52 +84,6 @@ static PyObject *abort_connection(PyObject *self, PyObject *Py_UNUSED(unused))
 
 /* ---- objects */
 
-/* The device of this process that is the keeper's of that ordinal. */
-static gvm_status find_ordinal(gvm_client *client, int32_t keepers, int32_t *out)
-{
-    int (*get_device)(int *, int);
-    int (*get_uuid)(uint8_t *, int);
-    gvm_keeper_device_info info = {.struct_size = sizeof info};
-    gvm_snapshot *snapshot = NULL;
-    int32_t count = 0;
-    void (*call)(void);
-    gvm_status status = gvm_device_count(&count);
-
-    if (status == GVM_OK && count == 1) { /* or it would not have been opened */
-        *out = 0;
-        return GVM_OK;
-    }
-    if (status == GVM_OK)
-        status = gvm_client_get_snapshot(client, &snapshot);
-    for (uint32_t i = 0; status == GVM_OK; i++) {
-        status = gvm_snapshot_get_device(snapshot, i, &info);
-        if (status != GVM_OK || info.ordinal == keepers)
-            break;
-    }
-    gvm_snapshot_destroy(snapshot);
-    if (status == GVM_OK)
-        status = gvm_driver_get_call("cuDeviceGet", &call);
-    if (status != GVM_OK)
-        return status;
-    memcpy(&get_device, &call, sizeof call);
-    status = gvm_driver_get_call("cuDeviceGetUuid_v2", &call);
-    if (status != GVM_OK)
-        return status;
-    memcpy(&get_uuid, &call, sizeof call);
-    for (int32_t i = 0; i < count; i++) {
-        uint8_t uuid[16];
-        int device;
-
-        if (get_device(&device, i) == 0 && get_uuid(uuid, device) == 0 &&
-            memcmp(uuid, info.uuid, sizeof uuid) == 0) {
-            *out = i;
-            return GVM_OK;
-        }
-    }
-    return gvm_error_set(GVM_E_NODEVICE, "the keeper's device %d is none of the GPUs here",
-                         (int)keepers);
-}
-
 /* Takes over the object, with its device. */
 static PyObject *wrap_object(handle *client, gvm_object *object, bool readonly, int32_t ordinal)
 {
@@ -145,11 +99,8 @@ static PyObject *wrap_object(handle *client, gvm_object *object, bool readonly, 
     h->ended = false;
     h->readonly = readonly;
     if (ordinal < 0) {
-        Py_BEGIN_ALLOW_THREADS;
-        status = gvm_object_get_info(object, &info);
-        if (status == GVM_OK)
-            status = find_ordinal(client->of.client, info.device, &ordinal);
-        Py_END_ALLOW_THREADS;
+        WITHOUT_GIL(status = gvm_object_get_info(object, &info));
+        ordinal = info.local_device;
     }
     if (status != GVM_OK)
         raise_status();
@@ -261,6 +212,7 @@ const field object_fields[] = {
     FIELD(gvm_object_info, waiting, FIELD_U32),
     FIELD(gvm_object_info, interrupted, FIELD_U32),
     FIELD(gvm_object_info, device, FIELD_I32),
+    FIELD(gvm_object_info, local_device, FIELD_I32),
     FIELD(gvm_object_info, metadata_bytes, FIELD_U32),
     FIELD(gvm_object_info, metadata_start, FIELD_RAW),
     FIELD(gvm_object_info, sealed, FIELD_BOOL),

@@ -130,6 +130,28 @@ def test_lease_of_the_same_thread_is_an_error(obj):
             obj.copy_out(1)
 
 
+def test_seal_beside_a_lease_of_the_same_thread_is_an_error(keeper):
+    obj = keeper.create(None, MIB)
+    with obj.write() as a:
+        kept = numpy.asarray(a)
+        with pytest.raises(BufferError, match="this thread"):
+            obj.seal()
+        with pytest.raises(TimeoutError):
+            obj.seal(timeout=0.05)
+    with pytest.raises(BufferError, match="still in use"):
+        obj.seal()
+    del kept
+    with obj.read():
+        obj.seal()
+    untracked = keeper.create(None, MIB, untracked=True)
+    with untracked.read():
+        with pytest.raises(BufferError, match="this thread"):
+            untracked.seal()
+    untracked.seal()
+    obj.close()
+    untracked.close()
+
+
 def test_lease_for_the_cpu_beside_one_of_the_same_thread_is_an_error(obj):
     with obj.read():
         with pytest.raises(BufferError, match="this thread"):

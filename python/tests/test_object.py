@@ -2,15 +2,17 @@
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 
 import numpy
 import pytest
 
 import gvmem
-from conftest import MIB
+from conftest import MIB, running
 
 
 def test_object_written_is_read_back(keeper):
@@ -104,6 +106,28 @@ def test_object_published_outlives_its_creator(keeper, server):
     keeper.drop("/published")
     with pytest.raises(FileNotFoundError):
         keeper.open("/published")
+
+
+def test_many_threads_open_at_once(keeper):
+    """More than one connection may have snapshots waiting: none is needed to know where the object is, with two devices."""
+    made = [keeper.create(f"/many{i}", MIB, device=1) for i in range(8)]  # a connection opens one 16 times
+    start, outcomes = threading.Barrier(48), []
+
+    def work(name):
+        start.wait()
+        for _ in range(4):
+            with keeper.open(name) as opened:
+                outcomes.append(opened.device)
+
+    threads = [threading.Thread(target=work, args=(f"/many{i % 8}",)) for i in range(48)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for obj in made:
+        assert obj.info().local_device == 1 and keeper.snapshot().objects[0].local_device == -1
+        obj.close()
+    assert outcomes == [1] * 192
 
 
 def test_object_link_opens_readonly(keeper):
@@ -234,8 +258,6 @@ def test_connect_takes_paths_beyond_utf8(server, tmp_path):
 
 
 def test_connect_by_socket_takes_it(server):
-    import socket
-
     with socket.socket(socket.AF_UNIX) as made:
         made.connect(server.path)
         with gvmem.Keeper(adopt=made) as keeper:
@@ -256,9 +278,69 @@ def test_connect_by_socket_takes_it(server):
             gvmem.Keeper(adopt=wrong)
 
 
-def test_socket_that_cannot_be_adopted_leaves_nothing_open():
-    import socket
+ADOPTER = """
+import os, sys, gvmem
+with gvmem.Keeper(adopt=int(sys.argv[1])) as keeper, keeper.create("/adopted", 1 << 20) as made, keeper.open("/lent") as lent:
+    leases = made.write(), lent.write()
+    print(os.getpid(), flush=True)
+    sys.stdin.readline()
+"""
 
+
+@pytest.fixture
+def adopter(keeper):
+    """A process over a socket that this one has connected; it has leases to write. keeper has /lent."""
+    with keeper.create("/lent", MIB) as lent, socket.socket(socket.AF_UNIX) as made:
+        made.connect(running[0].path)
+        with subprocess.Popen([sys.executable, "-c", ADOPTER, str(made.fileno())], pass_fds=[made.fileno()], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True) as child:
+            made.close()
+            assert child.stdout.readline().strip() == str(child.pid)
+            yield child, lent
+            child.kill()
+
+
+def test_process_that_adopts_is_the_one_that_ends(keeper, adopter):
+    """The one that connected goes on, and keeps nothing back."""
+    child, lent = adopter
+    assert child.pid in [info.pid for info in keeper.snapshot().clients]
+    child.kill()
+    child.wait()
+    started = time.monotonic()
+    lent.write(timeout=60).release()
+    assert child.pid not in [info.pid for info in keeper.snapshot().clients]
+    assert "/adopted" not in [info.name for info in keeper.snapshot().objects]
+    assert keeper.snapshot().devices[0].held_bytes == 0 and time.monotonic() - started < 8  # not the time-out of a process that goes on
+
+
+CONNECTOR = """
+import socket, sys
+made = socket.socket(socket.AF_UNIX)
+made.connect(sys.argv[1])
+socket.send_fds(socket.socket(fileno=int(sys.argv[2])), [b"x"], [made.fileno()])
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_process_that_connected_may_end(server, keeper, late):
+    here, there = socket.socketpair()
+    with here, there:
+        connector = subprocess.Popen([sys.executable, "-c", CONNECTOR, server.path, str(there.fileno())], pass_fds=[there.fileno()])
+        if late:
+            connector.wait()
+            time.sleep(0.3)
+        _, (fd,), _, _ = socket.recv_fds(here, 1, 1)
+        with gvmem.Keeper(adopt=fd) as adopted, adopted.create("/adopted", MIB) as obj, keeper.open("/adopted") as seen:
+            with obj.write():
+                connector.wait()
+                time.sleep(0.3)
+                with pytest.raises(TimeoutError):
+                    seen.write(timeout=0.3)
+                assert os.getpid() in [info.pid for info in keeper.snapshot().clients]
+            seen.write(timeout=10).release()
+
+
+def test_socket_that_cannot_be_adopted_leaves_nothing_open():
     files = len(os.listdir("/proc/self/fd"))
     with socket.socket(socket.AF_INET) as made:
         for given in (made, made.fileno()):
