@@ -130,14 +130,13 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null, b
 		v->state = ExecInitExpr(expression, e->parent);
 		e->values = lappend(e->values, v);
 	}
-	*raises = !may_evaluate(e, (Node *) expression);
+	/* One of a part that gave up before it came here when values were prepared, as settings were others, is not known. */
+	*raises = (e->context != NULL && v == NULL) || !may_evaluate(e, (Node *) expression);
 	e->missing += *raises;
 	if (*raises && (e->local || (e->lazy && e->guarded > 0)))
 		e->behind |= gstore_met_bit(e->unknown);
 	if (e->context == NULL || *raises)
 		return false;
-	if (v == NULL)
-		elog(ERROR, "a value of a query was not prepared");
 	*value = ExecEvalExprSwitchContext(v->state, e->context, null);
 	return true;
 }

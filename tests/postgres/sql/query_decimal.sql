@@ -111,6 +111,21 @@ SELECT count(*) FROM dh WHERE n > 1 AND any_scale < 1234.5 AND z::int8 > 0;
 SELECT count(*) FROM dg WHERE n > 1 AND any_scale < 1234.5 AND z::int8 > 0;
 SELECT count(*) FROM da WHERE n > 1 AND any_scale < 1234.5 AND z::int8 > 0;
 
+-- Parameters, whose scale is known when they come: what is behind one may be for the GPU then alone.
+CREATE FOREIGN TABLE dl (n numeric(10,2)) SERVER gstore_fdw;
+INSERT INTO dl SELECT i FROM generate_series(1, 1000) i;
+ANALYZE dl;
+SET plan_cache_mode = force_generic_plan;
+PREPARE scales(numeric, numeric, numeric) AS
+    SELECT sum(n * coalesce($1, round($2, 2), CASE WHEN 1.5 > $3 THEN 1.00 ELSE 2.00 END)) FROM dl;
+EXPLAIN (COSTS OFF) EXECUTE scales(1.500, 1, 1);
+EXECUTE scales(1.500, 1, 1);
+EXECUTE scales(NULL, NULL, 1);
+EXECUTE scales(NULL, NULL, 7);
+DEALLOCATE scales;
+RESET plan_cache_mode;
+DROP FOREIGN TABLE dl;
+
 -- Columns of another scale.
 ALTER FOREIGN TABLE dg ADD COLUMN later numeric(5,2);
 ALTER FOREIGN TABLE da ADD COLUMN later numeric(5,2);

@@ -132,6 +132,19 @@ DEALLOCATE filtered;
 DROP FUNCTION read_in;
 DROP FOREIGN TABLE ye;
 RESET plan_cache_mode;
+-- In the zone that there is when the rows are read, a part of a condition may be for the GPU which was not when values were prepared.
+CREATE FOREIGN TABLE yl (tz timestamptz, x int) SERVER gstore_fdw;
+INSERT INTO yl SELECT timestamptz '2000-01-01 00:00+00' + i * interval '1 h', i FROM generate_series(1, 1000) i;
+ANALYZE yl;
+SET test.span = '1 day';
+BEGIN;
+SET LOCAL timezone = 'Europe/Berlin';
+DECLARE later CURSOR FOR SELECT count(*), sum(x) FROM yl
+    WHERE tz >= date_trunc('day', timestamptz '2000-01-02 00:00+00' + current_setting('test.span')::interval);
+SET LOCAL timezone = 'UTC';
+FETCH later;
+COMMIT;
+DROP FOREIGN TABLE yl;
 SET timezone = 'UTC';
 -- Lists, and conditions of scans.
 SET test.ordered = on;
