@@ -295,8 +295,10 @@ read_input(void *argument, uint64_t offset, void *to, uint64_t bytes)
 }
 
 static void
-fail_unless_ok(gstore_arrow_result result, const gstore_load_source *source, const char *why)
+fail_unless_ok(gstore_arrow_result result, const gstore_load_source *source, char *why)
 {
+	if (result == GSTORE_ARROW_UNSUPPORTED || result == GSTORE_ARROW_MALFORMED)
+		gstore_make_printable(why); /* it names columns as the file has them */
 	switch (result)
 	{
 		case GSTORE_ARROW_OK:

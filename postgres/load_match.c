@@ -141,11 +141,11 @@ find_attribute(const gstore_loading *load, const char *name)
 {
 	const TupleDesc desc = RelationGetDescr(load->relation);
 
-	if (!pg_verifymbstr(name, (int) strlen(name), true))
+	if (!pg_verify_mbstr(PG_UTF8, name, (int) strlen(name), true))
 		ereport(ERROR,
 				(errcode(ERRCODE_CHARACTER_NOT_IN_REPERTOIRE),
-				 errmsg("the name of a column is not valid in the encoding \"%s\" of the database",
-						GetDatabaseEncodingName())));
+				 errmsg("the name of a column is not valid UTF-8")));
+	name = pg_any_to_server(name, (int) strlen(name), PG_UTF8);
 	for (int i = 0; i < desc->natts; i++)
 		if (!TupleDescAttr(desc, i)->attisdropped &&
 			strcmp(NameStr(TupleDescAttr(desc, i)->attname), name) == 0)

@@ -99,7 +99,7 @@ gstore_pending_follow(gstore_pending *p, Relation relation)
 		gstore_flush(p->writer, &p->state);
 	gstore_pending_end_writer(p);
 	FreeTupleDesc(p->desc);
-	p->desc = CreateTupleDescCopy(RelationGetDescr(relation));
+	p->desc = CreateTupleDescCopyConstr(RelationGetDescr(relation));
 	MemoryContextSwitchTo(old);
 }
 
@@ -144,7 +144,7 @@ gstore_pending_begin(Relation relation)
 	p->arrow = gstore_table_is_arrow(p->relation);
 	p->level = GetCurrentTransactionNestLevel();
 	p->context = own;
-	p->desc = CreateTupleDescCopy(RelationGetDescr(relation));
+	p->desc = CreateTupleDescCopyConstr(RelationGetDescr(relation));
 	gstore_look_alive(p->relation, NULL, GSTORE_DEAD_NOT_WANTED, &p->state);
 	p->base_rows = p->state.rows;
 	p->state.name.writer_number = p->writer_number = gstore_next_writer_number();
@@ -165,13 +165,17 @@ static void
 complete_columns(gstore_pending *p)
 {
 	const int	   natts = p->desc->natts, before = p->state.column_count;
+	MemoryContext  scratch, old;
 	Relation	   relation;
 	gstore_column *now;
 
 	if (!p->describe)
 		return;
+	scratch = AllocSetContextCreate(CurTransactionContext, "gstore columns", ALLOCSET_SMALL_SIZES);
 	relation = RelationIdGetRelation(p->relation);
+	old = MemoryContextSwitchTo(scratch);
 	now = gstore_describe(relation, p->arrow);
+	MemoryContextSwitchTo(old);
 	RelationClose(relation);
 	for (int i = 0; i < Min(before, natts); i++)
 	{
@@ -192,12 +196,13 @@ complete_columns(gstore_pending *p)
 	{
 		if (before > 0)
 			memcpy(now, p->state.columns, sizeof(gstore_column) * (Size) before);
-		p->state.columns = now;
+		if (p->state.columns != NULL)
+			pfree(p->state.columns);
+		p->state.columns = copy_columns(now, natts);
 		p->state.column_count = natts;
 		gstore_fill_new_columns(&p->state, before);
 	}
-	else
-		pfree(now);
+	MemoryContextDelete(scratch);
 	p->describe = false;
 }
 

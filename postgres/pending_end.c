@@ -175,6 +175,8 @@ restore_saved_state(gstore_pending *p)
 	undo_deletions(p, s);
 	if (p->state.store != s->state.store)
 		gstore_pending_end_writer(p);
+	if (p->state.columns != NULL)
+		pfree(p->state.columns);
 	p->state = s->state;
 	p->state.name.writer_number = p->writer_number = gstore_next_writer_number();
 	p->left_memory = true;
@@ -193,6 +195,7 @@ restore_saved_state(gstore_pending *p)
 	p->changes = s->changes;
 	p->describe = true; /* columns that were added since are to be added again */
 	p->saves = s->outer;
+	pfree(s);
 	gstore_pending_release_store(p, undone);
 }
 
@@ -200,9 +203,12 @@ restore_saved_state(gstore_pending *p)
 static void
 drop_saved_state(gstore_pending *p)
 {
-	const dsa_pointer saved = p->saves->state.store;
+	save			 *s = p->saves;
+	const dsa_pointer saved = s->state.store;
 
-	p->saves = p->saves->outer;
+	p->saves = s->outer;
+	pfree(s->state.columns);
+	pfree(s);
 	gstore_pending_release_store(p, saved);
 }
 

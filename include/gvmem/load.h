@@ -16,7 +16,7 @@
  * Layout: that of a copy of format 'arrow' (gvmem/gstore_arrow.h): a gstore_arrow_head at offset 0, `ncols`
  * descriptions, and buffers that begin at multiples of 64, in any order. Of the head `length` (at most the object's
  * size), `nitems`, `version`, `ncols`, `format`, `head_bytes` and `column_bytes` count, of a description `name`,
- * `format`, `element_format`, the buffers and `elements`; the rest is not looked at. Columns are found by name. Beside
+ * `format`, `element_format`, the buffers and `elements`; the rest is not looked at. Columns are found by name, which is UTF-8. Beside
  * the formats that tables are exported in, "u", "z" and "+l" have offsets of 32 bits, and "n" is a column of nothing but
  * NULL, without buffers. docs/gstore_fdw.md, "Loading", says which types take which formats.
  *

@@ -176,6 +176,27 @@ class External:
             server.sql("DROP FOREIGN TABLE wide")
             private.wait_until("no memory is left", lambda: not objects(server))
 
+    def session_with_temporary_tables_ends_beside_a_stopped_keeper(self, server):
+        """It drops them as it ends, when nothing can be cancelled; the worker ends their tokens. Nobody waits behind it."""
+        with private.running_keeper(server) as keeper:
+            self._wait_used(server, keeper)
+            fill(server, 10)
+            session = server.session()
+            pid = session.sql("SELECT pg_backend_pid()")
+            session.sql("CREATE FOREIGN TABLE pg_temp.own (id int) SERVER gstore_fdw")
+            session.sql("INSERT INTO own SELECT generate_series(1, 1000)")
+            token = session.sql("SELECT gstore_export('own')")
+            with self._stopped(keeper):
+                session.close()
+                server.wait_for(f"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid})")
+                server.sql("BEGIN; CREATE ROLE someone; GRANT SELECT ON ft TO someone; REVOKE SELECT ON ft FROM someone; ROLLBACK")
+            server.wait_for("SELECT count(*) = 1 FROM gstore_fdw_chunk_info")
+            try:
+                raise Failed(f"the token has not ended: {show(server, token)}")
+            except Failed as error:
+                expect("the token has ended" in str(error), True, str(error))
+            expect_usable(server, 10)
+
     @contextlib.contextmanager
     def _stopped(self, keeper):
         private.stop_process(keeper.pid)

@@ -540,6 +540,25 @@ class Load:
         expect(server.sql("SELECT id, t, d, ad FROM ft"), "1|a|1970-01-06|{1970-01-06}\n2|||", "rows")
         stage.end()
 
+    def names_are_utf8_in_every_encoding(self, server):
+        """In messages, what is none is shown as question marks."""
+        rows, wrong = BUILD / "postgres-run/named.arrow", BUILD / "postgres-run/wrong.arrow"
+        files = PROJECT / "tests/postgres/arrow_files"
+        rows.write_bytes((files / "stamps.arrow").read_bytes().replace(b"\2\0\0\0id\0", b"\2\0\0\0" + "\u00e9\0".encode()))
+        wrong.write_bytes((files / "dictionary.arrow").read_bytes().replace(b"\2\0\0\0id\0", b"\2\0\0\0\xff\xfe\0"))
+        server.sql("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        for database in ("latin", "postgres"):
+            server.sql("CREATE EXTENSION IF NOT EXISTS gstore_fdw; "
+                       "CREATE FOREIGN TABLE named (U&\"\\00e9\" timestamptz) SERVER gstore_fdw OPTIONS (format 'arrow')", database=database)
+            loaded = server.sql(f"SELECT gstore_load_file('named', '{rows}')", database=database)
+            expect(int(loaded) > 0 and server.sql("SELECT count(*) FROM named", database=database), loaded, "rows")
+        server.sql("CREATE FUNCTION message(statement text) RETURNS text LANGUAGE plpgsql AS "
+                   "$$ BEGIN EXECUTE statement; EXCEPTION WHEN OTHERS THEN RETURN SQLERRM; END $$")
+        said = server.sql(f"SELECT message($t$SELECT gstore_load_file('named', '{wrong}')$t$)")
+        expect(said.endswith("dictionaries: column ??"), True, said)
+        server.sql("DROP DATABASE latin")
+        server.sql("DROP FUNCTION message; DROP FOREIGN TABLE named")
+
     def encoding_is_checked_where_pieces_meet(self, server):
         """A piece is 4 MiB: characters of three bytes lie across each place where one could end."""
         make(server, "t text")

@@ -141,7 +141,35 @@ BEGIN;
 INSERT INTO few VALUES (1, 'one');
 SELECT sum(total_bytes) < 100000 AS little FROM pg_backend_memory_contexts WHERE name LIKE 'gstore%';
 COMMIT;
-DROP FOREIGN TABLE few, w, wide;
+
+-- One of many statements and subtransactions holds no more for each of them.
+CREATE FOREIGN TABLE many (id int NOT NULL, a text OPTIONS (compression 'pglz'), b text OPTIONS (compression 'pglz'), c text OPTIONS (compression 'pglz'),
+    d text OPTIONS (compression 'pglz'), e text OPTIONS (compression 'pglz')) SERVER gstore_fdw;
+BEGIN;
+DO $$
+BEGIN
+    FOR i IN 1..1000 LOOP
+        INSERT INTO many VALUES (i);
+        BEGIN
+            INSERT INTO many VALUES (-i);
+            IF i % 2 = 0 THEN
+                RAISE EXCEPTION 'undone';
+            END IF;
+        EXCEPTION WHEN raise_exception THEN
+        END;
+    END LOOP;
+END $$;
+SELECT sum(used_bytes) < 200000 AS little FROM pg_backend_memory_contexts WHERE name IN ('gstore pending', 'gstore changes');
+SELECT count(*), sum(id) FROM many;
+COMMIT;
+
+-- Rows of several statements are written together, in a table with constraints, too.
+BEGIN;
+INSERT INTO many SELECT i, repeat(md5(i::text), 100) FROM generate_series(1, 60) i;
+INSERT INTO many SELECT i, repeat(md5(i::text), 100) FROM generate_series(1, 60) i;
+SELECT sum(used_bytes) > 20000 AS both FROM pg_backend_memory_contexts WHERE name IN ('gstore writer');
+COMMIT;
+DROP FOREIGN TABLE few, many, w, wide;
 DROP TABLE h, seen;
 DROP PROCEDURE apply;
 DROP FUNCTION differ, next_id, note;
