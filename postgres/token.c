@@ -797,18 +797,13 @@ accept_privileges(const gstore_token *token, uint32 privileges)
 	LWLockRelease(gstore->lock);
 }
 
-/*
- * At the end of a session, which drops its temporary tables, nothing is waited for, as nothing could be cancelled: the
- * worker ends their tokens.
- */
 static void
 follow_privileges(void)
 {
 	gstore_token *all;
 	int			  count;
 
-	if (!proc_exit_inprogress)
-		gstore_lock_privileges();
+	gstore_lock_privileges();
 	count = list_tokens(InvalidOid, &all);
 	for (int i = 0; i < count; i++)
 	{
@@ -818,15 +813,10 @@ follow_privileges(void)
 
 		if (there && privileges == all[i].privileges)
 			continue;
-		if (!proc_exit_inprogress)
-		{
-			if (accept)
-				accept_privileges(&all[i], privileges);
-			else
-				end_token(&all[i]);
-		}
-		else if (!there)
-			set_state(all[i].secret, GSTORE_TOKEN_OVER);
+		if (accept)
+			accept_privileges(&all[i], privileges);
+		else
+			end_token(&all[i]);
 	}
 	pfree(all);
 	gstore_follow_copies(gstore_look_at_privileges);

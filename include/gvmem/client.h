@@ -99,9 +99,10 @@ typedef struct gvm_snapshot gvm_snapshot; /* of all that a keeper has */
 GVM_API GVM_CHECKED gvm_status gvm_client_connect(const char *path, gvm_client **out);
 
 /* As gvm_client_connect(), over a connected unix stream socket, which becomes the connection's. On every failure
- * it stays the caller's, open, to be closed: part of the greeting may have gone over it. Rights are those of the user that connected
- * the socket; that process may be another one, and may end. As gvm_server_connect() made it, it has the rights of the keeper's own
- * process, and this process is not watched: leases and mappings count as ended with the socket.
+ * it stays the caller's, open, to be closed: part of the greeting may have gone over it. Rights are those of the user whose process
+ * connected the socket. That process may be another than the caller's, and may end. A socket that gvm_keeper_open_socket() made, or the
+ * keeper's own process connected, has the rights of that process, and the caller's process is not watched: its leases and mappings count
+ * as ended with the socket.
  *
  * GVM_E_INVALID  out is NULL, or the descriptor is no unix stream socket
  * GVM_E_PEER     the other side closed it
@@ -477,7 +478,7 @@ typedef struct gvm_object_info {
 typedef struct gvm_client_info {
     size_t struct_size; /* in: sizeof(gvm_client_info) */
     uint64_t id;
-    int32_t pid;
+    int32_t pid; /* of the process that uses the connection; uid is of the one that connected */
     uint32_t uid, gid;
     uint32_t objects_open;
     uint64_t committed_bytes; /* of objects it created that live; counts against quotas by user */

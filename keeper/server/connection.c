@@ -365,24 +365,31 @@ void gvmi_connection_come(gvm_keeper *server, int socket)
         refuse_connection(server, connection);
 }
 
-void gvmi_connection_adopted(gvm_keeper *server, gvmi_connection *connection, const gvmi_sender *sender)
+bool gvmi_connection_adopted(gvm_keeper *server, gvmi_connection *connection, const gvmi_sender *sender)
 {
+    const int code = errno;
+    bool watched;
+
     gvmi_server_close_watched(server, &connection->process);
     connection->process = sender->process;
     connection->pid = sender->pid;
-    connection->certain = sender->certain && sender->uid == connection->uid; /* no other user's is killed */
+    connection->certain = sender->certain;
+    connection->foreign = sender->uid != connection->uid;
     if (connection->process_ended) {
         connection->process_ended = false;
         connection->ending = connection->mute;
         connection->last_reads = 0;
     }
     gvmi_machine_adopted(server->machine, connection->client, sender->pid);
-    if (connection->process < 0 ||
-        gvmi_server_watch(server, connection->process, EPOLLIN, &connection->on_process) == GVM_OK)
-        return;
-    gvmi_server_close(&connection->process);
-    gvmi_machine_violation(server->machine, connection->client, "its process cannot be watched");
-    gvmi_server_act(server);
+    watched = connection->process < 0 || gvmi_server_watch(server, connection->process, EPOLLIN,
+                                                           &connection->on_process) == GVM_OK;
+    if (!watched) {
+        gvmi_server_close(&connection->process);
+        gvmi_machine_violation(server->machine, connection->client, "its process cannot be watched");
+        gvmi_server_act(server);
+    }
+    errno = code;
+    return watched;
 }
 
 void gvmi_connection_gone(gvm_keeper *server, gvmi_connection *connection)
@@ -478,7 +485,9 @@ void gvmi_connection_kill(gvm_keeper *server, gvmi_connection *connection)
 {
     const char *outcome = "it was killed";
 
-    if (connection->process < 0 || !connection->certain)
+    if (connection->foreign)
+        outcome = "end it by hand, as it is a process of another user than the one that connected";
+    else if (connection->process < 0 || !connection->certain)
         outcome = "end it by hand, as it is of the keeper's own process, or the system cannot tell for certain which it is";
     else if (syscall(SYS_pidfd_send_signal, connection->process, SIGKILL, NULL, 0) != 0)
         outcome = "end it by hand, as the keeper may not";

@@ -77,8 +77,9 @@ static ssize_t peek(int socket, struct msghdr *message)
     return got;
 }
 
-/* A pidfd of the process that has sent what is to be received next, beside which are no descriptors. False: out of them. */
-static bool open_sender(int socket, pid_t pid, gvmi_sender *sender)
+/* The process that has sent what is to be received next, beside which are no descriptors. False: errno says what there is not
+ * enough of. */
+static bool open_sender(int socket, const struct ucred *who, gvmi_sender *sender)
 {
     union {
         struct cmsghdr align;
@@ -91,15 +92,14 @@ static bool open_sender(int socket, pid_t pid, gvmi_sender *sender)
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof control.bytes};
     const int yes = 1, no = 0;
+    bool received = false;
     int fd = -1;
 
     if (setsockopt(socket, SOL_SOCKET, SO_PASSPIDFD, &yes, sizeof yes) == 0) {
-        if (peek(socket, &message) > 0)
-            (void)find_beside(&message, SCM_PIDFD, &fd, sizeof fd);
+        received = peek(socket, &message) > 0 && find_beside(&message, SCM_PIDFD, &fd, sizeof fd);
         (void)setsockopt(socket, SOL_SOCKET, SO_PASSPIDFD, &no, sizeof no);
     }
-    sender->pid = pid;
-    return gvmi_process_open_sender(pid, fd, &sender->process, &sender->certain);
+    return gvmi_process_open_sender(who->pid, who->uid, received ? &fd : NULL, sender);
 }
 
 ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len, gvmi_sender *sender)
@@ -123,13 +123,11 @@ ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len, gvmi_sender *
         errno = EBADMSG;
         return -1;
     }
+    /* 0: of another PID namespace, where it may be any, or not known. */
     if (sender != NULL && find_beside(&message, SCM_CREDENTIALS, &found, sizeof found) &&
-        found.pid != 0 && found.pid != sender->pid) { /* 0: of another PID namespace, or not known */
-        sender->uid = found.uid;
-        if (!open_sender(socket, found.pid, sender)) {
-            errno = EMFILE;
-            return -1;
-        }
+        (found.pid == 0 || found.pid != sender->pid) && !open_sender(socket, &found, sender)) {
+        errno = EMFILE;
+        return -1;
     }
     return recv(socket, bytes, (size_t)got, MSG_DONTWAIT);
 }

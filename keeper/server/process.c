@@ -47,13 +47,22 @@ gvm_status gvmi_process_open(int socket, int32_t pid, int *fd, bool *certain)
     return GVM_OK;
 }
 
-bool gvmi_process_open_sender(pid_t pid, int received, int *fd, bool *certain)
+bool gvmi_process_open_sender(pid_t pid, uint32_t uid, const int *received, gvmi_sender *sender)
 {
-    *certain = received >= 0;
-    *fd = received;
-    if (pid != getpid())
-        return received >= 0 || open_by_number(pid, fd);
-    gvmi_server_close(fd);
+    int fd = -1;
+
+    if (received == NULL && pid == 0) /* nothing is known of it */
+        return true;
+    if (received != NULL)
+        fd = *received; /* negative: an error number, of a process that is gone, or a shortage */
+    else if (pid != getpid() && !open_by_number(pid, &fd))
+        return false;
+    if (received != NULL && fd < 0 && is_shortage(-fd))
+        return false;
+    if (pid == getpid())
+        gvmi_server_close(&fd);
+    *sender = (gvmi_sender){
+        .other = true, .pid = pid, .uid = uid, .process = fd < 0 ? -1 : fd, .certain = received != NULL};
     return true;
 }
 

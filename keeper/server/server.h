@@ -109,9 +109,6 @@ void gvmi_page_empty(gvmi_fd *fd);
  * GVM_E_SYSTEM  out of descriptors or memory. The connection is to be refused: its leases would end with the socket, not with the process */
 gvm_status gvmi_process_open(int socket, int32_t pid, int *fd, bool *certain);
 
-/* Likewise of a process that has sent something, of which a pidfd was received, or none (-1). False: out of descriptors. */
-bool gvmi_process_open_sender(pid_t pid, int received, int *fd, bool *certain);
-
 /* Is the process about to end? Then its work on the GPU may go on until it has. Where its threads are not
  * to be looked at, as of another PID namespace, its end is waited for. To be asked again: the
  * descriptors for looking may have been missing. */
@@ -142,17 +139,24 @@ typedef struct gvmi_closing gvmi_closing;
  * start. */
 void gvmi_incoming_begin(int socket);
 
+/* A process that is not known to have the socket. */
 typedef struct gvmi_sender {
-    pid_t pid;
+    bool other; /* such a process has sent something; else only pid is set */
+    pid_t pid;  /* 0: of another PID namespace */
     uint32_t uid;
-    int process;  /* pidfd; -1: it is this process, or gone */
-    bool certain; /* as of gvmi_process_open() */
+    int process;  /* pidfd; -1: it is this process, it is gone, or the system opens none */
+    bool certain; /* the pidfd is of the sender, whatever happened since */
 } gvmi_sender;
 
 /* As recv(2), without waiting. Bytes beside which descriptors come, and all behind them, are never received:
- * -1, EBADMSG. Bytes of two processes are never received together. sender: NULL, or with the pid of one that is known (0: none);
- * where another one has sent the bytes, it is that, with a pidfd for the caller to close; EMFILE: there is no descriptor for that. */
+ * -1, EBADMSG. Bytes of two processes are never received together. sender: NULL, or with the pid of the process that is known (0:
+ * none); where another one has sent the bytes, it is that, also if they cannot be received then. Its pidfd is for the caller to
+ * close. EMFILE: there is no descriptor, or memory, for that. */
 ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len, gvmi_sender *sender);
+
+/* What was received beside the bytes of a sender with these credentials: NULL, or a pidfd, or a negative error number.
+ * False: out of descriptors, or memory; *sender is as it was. */
+bool gvmi_process_open_sender(pid_t pid, uint32_t uid, const int *received, gvmi_sender *sender);
 
 /* Closes a socket, if it is one, and makes it -1. False: it is still open, as descriptors are unread in it: to be called
  * again with the same *closing (NULL at first), until a thread has taken it. */
@@ -197,8 +201,9 @@ struct gvmi_connection {
     gvmi_closing *closing; /* of the socket; NULL: not begun, or over */
     int process;           /* pidfd; -1: not to be watched */
     uint32_t client;       /* the machine's number; 0: the machine does not know it */
-    uint32_t uid;          /* of its process, as pid; 0 as long as that is not known */
-    bool certain; /* the process is the one that connected, or said HELLO, whatever happened since */
+    uint32_t uid;          /* of the process that connected; 0 as long as that is not known */
+    bool certain; /* `process` is the one that connected, or said HELLO, whatever happened since */
+    bool foreign; /* it is a process of another user than uid */
     bool adoptable; /* no process of this one's has said HELLO: who says it is the process, whoever connected */
     pid_t pid;
     gvm_status reason; /* REFUSED: why, and in words */
@@ -303,8 +308,9 @@ void gvmi_connection_come(gvm_keeper *server, int socket);
 /* It is visited when the schedule comes to it. */
 void gvmi_connection_queue(gvm_keeper *server, gvmi_connection *connection);
 
-/* Another process has sent what was received of a connection that is adoptable: it is the one to watch. */
-void gvmi_connection_adopted(gvm_keeper *server, gvmi_connection *connection,
+/* Another process has sent something over a connection that is adoptable: it is the one to watch. False: it cannot be watched,
+ * and the connection is open no more. errno stays. */
+bool gvmi_connection_adopted(gvm_keeper *server, gvmi_connection *connection,
                              const gvmi_sender *sender);
 
 /* If it only seemed that its process is about to end: it is visited for that. */

@@ -119,8 +119,7 @@ static void process_left_messages(gvm_keeper *server, gvmi_connection *connectio
 static bool receive_some(gvm_keeper *server, gvmi_connection *connection)
 {
     const size_t room = sizeof connection->in - connection->in_len;
-    const pid_t known = connection->process >= 0 ? connection->pid : 0;
-    gvmi_sender sender = {.pid = known, .process = -1};
+    gvmi_sender sender = {.pid = connection->process >= 0 ? connection->pid : 0};
     ssize_t got;
 
     if (room == 0) /* whole messages wait to be taken */
@@ -128,6 +127,8 @@ static bool receive_some(gvm_keeper *server, gvmi_connection *connection)
     got = gvmi_incoming_receive(
         connection->socket, connection->in + connection->in_len, room,
         connection->state == CONNECTION_OPEN && connection->adoptable ? &sender : NULL);
+    if (sender.other && !gvmi_connection_adopted(server, connection, &sender))
+        return false;
     if (got < 0 && (errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS))
         return false;
     if (got < 0 && errno == EBADMSG && connection->state == CONNECTION_OPEN) {
@@ -137,11 +138,9 @@ static bool receive_some(gvm_keeper *server, gvmi_connection *connection)
     if (got < 0 && errno == EMFILE && connection->state == CONNECTION_OPEN) {
         report_violation(
             server, connection,
-            "the keeper has no file descriptor for its process: raise its limit of open files");
+            "the keeper has no file descriptor or memory to watch its process: raise its limit of open files");
         return false;
     }
-    if (sender.pid != known)
-        gvmi_connection_adopted(server, connection, &sender);
     if (got <= 0) {
         if (connection->state == CONNECTION_OPEN)
             gvmi_connection_silence(server, connection);

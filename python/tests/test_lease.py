@@ -163,7 +163,7 @@ def test_lease_for_the_cpu_beside_one_of_the_same_thread_is_an_error(obj):
 
 
 def test_consumer_that_another_thread_has_left_is_waited_for(obj):
-    left, done = [], []
+    left = []
 
     def leave():
         with obj.read() as a:
@@ -171,7 +171,7 @@ def test_consumer_that_another_thread_has_left_is_waited_for(obj):
 
     def drop():
         time.sleep(0.2)
-        done.append(left.clear())
+        left.clear()
 
     thread = threading.Thread(target=leave)
     thread.start()
@@ -179,7 +179,7 @@ def test_consumer_that_another_thread_has_left_is_waited_for(obj):
     thread = threading.Thread(target=drop)
     thread.start()
     obj.write().release()
-    assert done == [None]
+    assert left == []
     thread.join()
 
 

@@ -109,7 +109,7 @@ def test_object_published_outlives_its_creator(keeper, server):
 
 
 def test_many_threads_open_at_once(keeper):
-    """More than one connection may have snapshots waiting: none is needed to know where the object is, with two devices."""
+    """More than may wait for snapshots over one connection (16): none is needed to know on which of two devices the object is."""
     made = [keeper.create(f"/many{i}", MIB, device=1) for i in range(8)]  # a connection opens one 16 times
     start, outcomes = threading.Barrier(48), []
 
@@ -324,8 +324,9 @@ socket.send_fds(socket.socket(fileno=int(sys.argv[2])), [b"x"], [made.fileno()])
 @pytest.mark.parametrize("late", [False, True])
 def test_process_that_connected_may_end(server, keeper, late):
     here, there = socket.socketpair()
-    with here, there:
-        connector = subprocess.Popen([sys.executable, "-c", CONNECTOR, server.path, str(there.fileno())], pass_fds=[there.fileno()])
+    here.settimeout(60)
+    with here, there, subprocess.Popen([sys.executable, "-c", CONNECTOR, server.path, str(there.fileno())], pass_fds=[there.fileno()]) as connector:
+        there.close()
         if late:
             connector.wait()
             time.sleep(0.3)
@@ -336,7 +337,7 @@ def test_process_that_connected_may_end(server, keeper, late):
                 time.sleep(0.3)
                 with pytest.raises(TimeoutError):
                     seen.write(timeout=0.3)
-                assert os.getpid() in [info.pid for info in keeper.snapshot().clients]
+                assert [info.pid for info in keeper.snapshot().clients].count(os.getpid()) == 2  # with that of the fixture
             seen.write(timeout=10).release()
 
 

@@ -554,7 +554,7 @@ static int be_overtaken(void *arg)
     (void)arg;
     CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL) && begin() == GVM_OK);
     table.cuStreamSynchronize = synchronize_overtaken;
-    CHILD_EXPECT(finish() == GVM_E_INVALID && says("another thread") && overtaken);
+    CHILD_EXPECT(finish() == GVM_E_INVALID && says("by another call") && overtaken);
     CHILD_EXPECT(finish() == GVM_OK && finish() == GVM_E_INVALID && says("has not begun"));
     CHILD_EXPECT(stop());
     return 0;
