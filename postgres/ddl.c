@@ -29,6 +29,7 @@
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
 #include "parser/parse_coerce.h"
+#include "storage/ipc.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -98,7 +99,9 @@ drop_table(Oid relation)
 
 	if (!gstore_is_table(relation))
 		return;
-	gstore_note_privileges(false);
+	/* At its end a session drops its temporary tables, and can wait for nothing that could be cancelled: their tokens end with their stores. */
+	if (!proc_exit_inprogress)
+		gstore_note_privileges(false);
 	gstore_look(relation, NULL, GSTORE_DEAD_NOT_WANTED, &view);
 	if (view.empty && !view.lost && gstore_pending_find(relation) == NULL)
 		return;

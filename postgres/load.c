@@ -176,7 +176,7 @@ copy_text(const char *from, Size bytes, char *to)
 	strlcpy(to, from, bytes);
 }
 
-/* The name is compared with names of this database, and is part of messages. */
+/* Formats are part of messages; the name is UTF-8 (load_match.c). */
 static void
 describe_column(const gstore_arrow_column *from, gstore_load_column *to)
 {

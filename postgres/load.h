@@ -70,6 +70,13 @@ typedef struct gstore_loading
 
 /* Sets columns, fields, missing and by_rows. ERROR if the columns are not the table's, or the user may not give them. */
 extern void gstore_load_match(gstore_loading *load);
+
+/* A column's name in the encoding of the database; those of a gstore_load_column are UTF-8. */
+static inline const char *
+gstore_load_name(const gstore_loading *load, int index)
+{
+	return NameStr(TupleDescAttr(RelationGetDescr(load->relation), index)->attname);
+}
 /* Fields for the next batch of the same columns. ERROR if buffers are not as long as they must be. */
 extern void gstore_load_check_batch(gstore_loading *load);
 

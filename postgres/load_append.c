@@ -105,7 +105,7 @@ refuse_offsets(const gstore_loading *load, int index)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
 			 errmsg("offsets of column \"%s\" are out of order, or beyond its values",
-					load->fields[index].from->name)));
+					gstore_load_name(load, index))));
 }
 
 static bool
@@ -142,8 +142,8 @@ check_offsets(const gstore_loading *load, int index, const int64 *offsets, uint6
 			refuse_offsets(load, index);
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("a value of column \"%s\" has more than %d MiB", field->from->name,
-						(int) (VALUE_BYTES_MAX >> 20))));
+				 errmsg("a value of column \"%s\" has more than %d MiB",
+						gstore_load_name(load, index), (int) (VALUE_BYTES_MAX >> 20))));
 	}
 	field->end = (uint64) offsets[count];
 }
@@ -470,7 +470,7 @@ check_elements_there(const place *to, const gstore_load_segment *segment, uint64
 				ereport(ERROR,
 						(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 						 errmsg("column \"%s\" with the option \"length\" cannot hold arrays with NULL",
-								from->name)));
+								gstore_load_name(to->load, to->index))));
 	pfree(bits);
 }
 

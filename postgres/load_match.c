@@ -171,18 +171,19 @@ match_column(gstore_loading *load, const gstore_load_column *from)
 {
 	const int				index = find_attribute(load, from->name);
 	const Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(load->relation), index);
+	const char			   *name = gstore_load_name(load, index);
 	gstore_load_field	   *field = &load->fields[index];
 
 	if (!bms_is_member(attribute->attnum, load->missing))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_COLUMN),
-				 errmsg("column \"%s\" is there more than once", from->name)));
+				 errmsg("column \"%s\" is there more than once", name)));
 	check_may_insert(load, attribute);
 	if (attribute->attgenerated != '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_GENERATED_ALWAYS),
-				 errmsg("cannot load values into column \"%s\"", from->name),
-				 errdetail("Column \"%s\" is a generated column.", from->name)));
+				 errmsg("cannot load values into column \"%s\"", name),
+				 errdetail("Column \"%s\" is a generated column.", name)));
 	load->missing = bms_del_member(load->missing, attribute->attnum);
 	field->from = from;
 	match_type(load, index, field);
@@ -246,10 +247,11 @@ gstore_load_match(gstore_loading *load)
 static void
 refuse_buffer(const gstore_load_column *from, const char *what)
 {
-	ereport(
-		ERROR,
-		(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
-		 errmsg("the %s of column \"%s\" are not within the bytes, or too short", what, from->name)));
+	const char *name = pg_any_to_server(from->name, (int) strlen(from->name), PG_UTF8);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+			 errmsg("the %s of column \"%s\" are not within the bytes, or too short", what, name)));
 }
 
 static void

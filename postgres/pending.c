@@ -194,11 +194,13 @@ complete_columns(gstore_pending *p)
 	}
 	if (before < natts)
 	{
+		gstore_column *columns = copy_columns(now, natts);
+
 		if (before > 0)
-			memcpy(now, p->state.columns, sizeof(gstore_column) * (Size) before);
+			memcpy(columns, p->state.columns, sizeof(gstore_column) * (Size) before);
 		if (p->state.columns != NULL)
 			pfree(p->state.columns);
-		p->state.columns = copy_columns(now, natts);
+		p->state.columns = columns;
 		p->state.column_count = natts;
 		gstore_fill_new_columns(&p->state, before);
 	}

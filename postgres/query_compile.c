@@ -689,6 +689,7 @@ emit_builds(gstore_compiled *c, gstore_emitter *e)
 			gstore_check_program(build.program);
 		e->values = build.values;
 		e->behind |= build.behind;
+		e->unprepared |= build.unprepared;
 		if (!asked && build.missing > 0)
 			e->waiting |= 1u << i;
 		if (!done)
@@ -835,10 +836,17 @@ gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view
 						.unset = gstore_unset_now(context),
 						.certain = asked && has_row(&views[0]),
 						.met = met};
-	const bool	   done = c->prepared && emit_query(c, &e);
+	const bool	   done = c->prepared && emit_query(c, &e) && !e.unprepared;
 
 	c->behind = e.behind;
+	c->outdated = e.unprepared;
 	return done;
+}
+
+bool
+gstore_query_is_outdated(const gstore_compiled *c)
+{
+	return c->outdated;
 }
 
 uint64

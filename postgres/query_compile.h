@@ -102,6 +102,9 @@ gstore_query_compile(gstore_compiled *compiled, ExprContext *context, const gsto
 /* Of the program that was compiled last: of its values that were not known, bit i of those that a row may come to behind all rows that are asked for. */
 extern uint64 gstore_query_behind(const gstore_compiled *compiled);
 
+/* The latest gstore_query_compile() came to a value that was not prepared, as settings or scales of parameters were others then. */
+extern bool gstore_query_is_outdated(const gstore_compiled *compiled);
+
 /* Of the program that was compiled last: those of its inner tables; how many. */
 extern int gstore_query_builds(const gstore_compiled *compiled, const gquery_program **builds);
 

@@ -96,6 +96,7 @@ struct gstore_compiled
 	bool		 prepared; /* all that follows is known */
 	List		*values;   /* of the emitter */
 	uint64		 behind;   /* the same */
+	bool		 outdated; /* the latest run came to a value that was not prepared */
 	int			 key_count, key_words;
 	int			 distinct_words; /* of the first program's keys: the last ones */
 	int			 entry_words;	 /* of groups in an order: those before a group's */

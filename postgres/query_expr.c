@@ -130,8 +130,10 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null, b
 		v->state = ExecInitExpr(expression, e->parent);
 		e->values = lappend(e->values, v);
 	}
-	/* One of a part that gave up before it came here when values were prepared, as settings were others, is not known. */
-	*raises = (e->context != NULL && v == NULL) || !may_evaluate(e, (Node *) expression);
+	/* Settings or scales of parameters are others than when values were prepared, and the expression around it had no instructions then. */
+	if (e->context != NULL && v == NULL)
+		e->unprepared = true;
+	*raises = e->unprepared || !may_evaluate(e, (Node *) expression);
 	e->missing += *raises;
 	if (*raises && (e->local || (e->lazy && e->guarded > 0)))
 		e->behind |= gstore_met_bit(e->unknown);

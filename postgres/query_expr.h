@@ -28,7 +28,7 @@ typedef bool (*gstore_emit_group)(struct gstore_emitter *emitter, Node *node, in
 /*
  * Instructions are emitted in three passes over the same expressions: planning (neither parent nor context), where values that
  * depend on no row are not known; preparing (parent), which keeps their states in `values`; and running (context, view), which
- * evaluates them. An instruction may differ between passes, and which values there are does not.
+ * evaluates them. An instruction may differ between passes. Where running comes to a value that was not prepared, the local plan runs.
  *
  * To evaluate such a value may raise an error. PostgreSQL does so when the first row comes to it. Where none may, the program has
  * GQUERY_UNKNOWN in its place, and if the executor reports that a row has come there, the query runs again with that value.
@@ -75,6 +75,7 @@ typedef struct gstore_emitter
 	uint64 behind;	 /* bit i: number i of `values` is of one of these alone */
 	uint32 unknown;	 /* number of the value that gstore_evaluate() was asked for last */
 	uint32 missing;	 /* how often it was not known */
+	bool unprepared; /* running: there is a value that was not prepared, so the program is not to run */
 	uint32 waiting; /* bit i: the program of inner table i has such values, and no row is known to come to its join */
 	bool any_length; /* there is a distance from a value that may have another length, which is an error */
 	/* Of gstore_report_refused(): the innermost part that has no instructions; as what, NULL: as a value. Or there is no room for them. */

@@ -66,7 +66,12 @@ compile_request(const gstore_request *request, gstore_prepared *query, uint64 me
 	query->met = met;
 	if (!gstore_query_compile(request->compiled, request->context, request->view, !request->unasked,
 							  met, &query->program))
+	{
+		if (gstore_query_is_outdated(request->compiled))
+			strlcpy(why, "settings, or scales of parameters, are others than when it was prepared",
+					GSTORE_SESSION_WHY_BYTES);
 		return false;
+	}
 	query->record_words = gstore_query_record_words(request->compiled);
 	if (request->after != NULL && query->record_words != request->after_words)
 	{

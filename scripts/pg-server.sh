@@ -28,8 +28,12 @@ why_not() {
             case $place in
             *[[:space:]]*) echo "make cannot build in $place, which has a blank in its name"; return ;;
             esac
+            [ -n "$place" ] || {
+                echo "there is no folder ${BUILD:-build}"
+                return
+            }
             as_owner test -x "$place" || {
-                echo "user $(as_owner id -un) cannot enter ${place:-${BUILD:-build}}"
+                echo "user $(as_owner id -un) cannot enter $place"
                 return
             }
         done

@@ -234,7 +234,7 @@ static gvm_status finish_appender_locked(gvm_appender *a, uint64_t begins, gvm_a
 
     if (status == GVM_OK && a->begins != begins)
         status = gvm_error_set(GVM_E_INVALID,
-                               "another thread has finished the appender, and begun again");
+                               "the appender was begun by another call while this one waited");
     if (status == GVM_OK)
         status = copy_words(a, false);
     if (status != GVM_OK)

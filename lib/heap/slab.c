@@ -222,7 +222,8 @@ static gvm_status take_in_slab(gvm_heap *heap, gvmi_arena *arena, gvmi_request *
     const gvm_status status = slab != NULL ? GVM_OK : open_slab(heap, arena, request, &slab);
     gvmi_request unit = {.units = 1, .alignment = request->alignment, .smaller = request->smaller};
 
-    if (status == GVM_E_NOSPACE || status == GVM_E_NOMEM) /* the latter of pinned memory */
+    if (status == GVM_E_NOSPACE ||
+        status == GVM_E_NOMEM) /* the latter: no memory is pinned, or none is left for the slab's record */
         return gvmi_units_take_locked(heap, arena, &unit, out);
     if (status == GVM_OK)
         *out = take_cell(heap, slab);

@@ -549,15 +549,18 @@ class Load:
         server.sql("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
         for database in ("latin", "postgres"):
             server.sql("CREATE EXTENSION IF NOT EXISTS gstore_fdw; "
-                       "CREATE FOREIGN TABLE named (U&\"\\00e9\" timestamptz) SERVER gstore_fdw OPTIONS (format 'arrow')", database=database)
+                       "CREATE FOREIGN TABLE named (U&\"\\00e9\" timestamptz) SERVER gstore_fdw OPTIONS (format 'arrow'); "
+                       "CREATE FOREIGN TABLE generated (id int, U&\"\\00e9\" timestamptz GENERATED ALWAYS AS (NULL::timestamptz) STORED) SERVER gstore_fdw; "
+                       "CREATE FUNCTION message(statement text) RETURNS text LANGUAGE plpgsql AS "
+                       "$$ BEGIN EXECUTE statement; EXCEPTION WHEN OTHERS THEN RETURN SQLERRM; END $$", database=database)
             loaded = server.sql(f"SELECT gstore_load_file('named', '{rows}')", database=database)
             expect(int(loaded) > 0 and server.sql("SELECT count(*) FROM named", database=database), loaded, "rows")
-        server.sql("CREATE FUNCTION message(statement text) RETURNS text LANGUAGE plpgsql AS "
-                   "$$ BEGIN EXECUTE statement; EXCEPTION WHEN OTHERS THEN RETURN SQLERRM; END $$")
+            said = server.sql(f"SELECT message($t$SELECT gstore_load_file('generated', '{rows}')$t$) = U&'cannot load values into column \"\\00e9\"'", database=database)
+            expect(said, "t", "whether the message has the name")
         said = server.sql(f"SELECT message($t$SELECT gstore_load_file('named', '{wrong}')$t$)")
         expect(said.endswith("dictionaries: column ??"), True, said)
         server.sql("DROP DATABASE latin")
-        server.sql("DROP FUNCTION message; DROP FOREIGN TABLE named")
+        server.sql("DROP FUNCTION message; DROP FOREIGN TABLE named, generated")
 
     def encoding_is_checked_where_pieces_meet(self, server):
         """A piece is 4 MiB: characters of three bytes lie across each place where one could end."""

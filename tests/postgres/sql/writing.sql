@@ -142,7 +142,7 @@ INSERT INTO few VALUES (1, 'one');
 SELECT sum(total_bytes) < 100000 AS little FROM pg_backend_memory_contexts WHERE name LIKE 'gstore%';
 COMMIT;
 
--- One of many statements and subtransactions holds no more for each of them.
+-- A transaction of many statements and subtransactions keeps a few bytes for each of them.
 CREATE FOREIGN TABLE many (id int NOT NULL, a text OPTIONS (compression 'pglz'), b text OPTIONS (compression 'pglz'), c text OPTIONS (compression 'pglz'),
     d text OPTIONS (compression 'pglz'), e text OPTIONS (compression 'pglz')) SERVER gstore_fdw;
 BEGIN;
