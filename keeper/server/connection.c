@@ -383,11 +383,8 @@ bool gvmi_connection_adopted(gvm_keeper *server, gvmi_connection *connection, co
     gvmi_machine_adopted(server->machine, connection->client, sender->pid);
     watched = connection->process < 0 || gvmi_server_watch(server, connection->process, EPOLLIN,
                                                            &connection->on_process) == GVM_OK;
-    if (!watched) {
+    if (!watched)
         gvmi_server_close(&connection->process);
-        gvmi_machine_violation(server->machine, connection->client, "its process cannot be watched");
-        gvmi_server_act(server);
-    }
     errno = code;
     return watched;
 }

@@ -308,8 +308,8 @@ void gvmi_connection_come(gvm_keeper *server, int socket);
 /* It is visited when the schedule comes to it. */
 void gvmi_connection_queue(gvm_keeper *server, gvmi_connection *connection);
 
-/* Another process has sent something over a connection that is adoptable: it is the one to watch. False: it cannot be watched,
- * and the connection is open no more. errno stays. */
+/* Another process has sent something over a connection that is adoptable: it is the one to watch. False: it cannot be watched. errno
+ * stays. */
 bool gvmi_connection_adopted(gvm_keeper *server, gvmi_connection *connection,
                              const gvmi_sender *sender);
 

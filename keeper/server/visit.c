@@ -127,8 +127,10 @@ static bool receive_some(gvm_keeper *server, gvmi_connection *connection)
     got = gvmi_incoming_receive(
         connection->socket, connection->in + connection->in_len, room,
         connection->state == CONNECTION_OPEN && connection->adoptable ? &sender : NULL);
-    if (sender.other && !gvmi_connection_adopted(server, connection, &sender))
+    if (sender.other && !gvmi_connection_adopted(server, connection, &sender)) {
+        report_violation(server, connection, "its process cannot be watched");
         return false;
+    }
     if (got < 0 && (errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS))
         return false;
     if (got < 0 && errno == EBADMSG && connection->state == CONNECTION_OPEN) {
