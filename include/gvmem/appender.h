@@ -172,9 +172,8 @@ GVM_API GVM_CHECKED gvm_status gvm_appender_begin(gvm_appender *appender, gvm_ap
  * was written. If kernels ran on other streams too, wait for those first. result may be NULL; to
  * ask again use gvm_appender_get_info().
  *
- * GVM_E_INVALID  it has not begun, or another call has begun it meanwhile, or result's struct_size is wrong: the stream was waited for.
- *                Or the stream is being
- *                captured into a graph: finish when the graph has been launched
+ * GVM_E_INVALID  it has not begun, or another call has begun it meanwhile, or result's struct_size is wrong: the stream was
+ *                waited for. Or the stream is being captured into a graph: finish when the graph has been launched
  * GVM_E_TIMEOUT  a kernel gave up waiting for memory. The appender is closed; what was claimed
  *                before that is complete and available through get_info and take.
  * GVM_E_TORN     a kernel ended without publishing all that it had claimed. The appender is

@@ -77,8 +77,8 @@ static ssize_t peek(int socket, struct msghdr *message)
     return got;
 }
 
-/* The process that has sent what is to be received next, beside which are no descriptors. False: errno says what there is not
- * enough of. */
+/* The process that has sent what is to be received next, beside which are no descriptors. False: out of descriptors, or
+ * memory. */
 static bool open_sender(int socket, const struct ucred *who, gvmi_sender *sender)
 {
     union {

@@ -204,7 +204,7 @@ struct gvmi_connection {
     uint32_t uid;          /* of the process that connected; 0 as long as that is not known */
     bool certain; /* `process` is the one that connected, or said HELLO, whatever happened since */
     bool foreign; /* it is a process of another user than uid */
-    bool adoptable; /* no process of this one's has said HELLO: who says it is the process, whoever connected */
+    bool adoptable; /* another process than the keeper's connected, and none has sent HELLO: the one that sends it is to be watched */
     pid_t pid;
     gvm_status reason; /* REFUSED: why, and in words */
     char refusal[GVMI_WIRE_TEXT_BYTES];
