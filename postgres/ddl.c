@@ -99,7 +99,7 @@ drop_table(Oid relation)
 
 	if (!gstore_is_table(relation))
 		return;
-	/* At its end a session drops its temporary tables, and can wait for nothing that could be cancelled: their tokens end with their stores. */
+	/* A session that ends drops its temporary tables, and cannot be cancelled any more: it waits for nothing here. Tokens end with their stores. */
 	if (!proc_exit_inprogress)
 		gstore_note_privileges(false);
 	gstore_look(relation, NULL, GSTORE_DEAD_NOT_WANTED, &view);

@@ -56,7 +56,7 @@ void gvmi_incoming_begin(int socket)
     (void)setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &yes, sizeof yes);
 }
 
-/* What is to be received next, with what comes beside it: of a type, len bytes. False: there is no such thing. */
+/* Copies len bytes of the message's control data of a type. False: it has none. */
 static bool find_beside(struct msghdr *message, int type, void *out, size_t len)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c))
@@ -77,8 +77,7 @@ static ssize_t peek(int socket, struct msghdr *message)
     return got;
 }
 
-/* The process that has sent what is to be received next, beside which are no descriptors. False: out of descriptors, or
- * memory. */
+/* Fills in the sender of what is to be received next, beside which are no descriptors. False: out of descriptors, or memory. */
 static bool open_sender(int socket, const struct ucred *who, gvmi_sender *sender)
 {
     union {
@@ -123,7 +122,7 @@ ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len, gvmi_sender *
         errno = EBADMSG;
         return -1;
     }
-    /* 0: of another PID namespace, where it may be any, or not known. */
+    /* pid 0: the sender is of another PID namespace, or not known; a pidfd tells. */
     if (sender != NULL && find_beside(&message, SCM_CREDENTIALS, &found, sizeof found) &&
         (found.pid == 0 || found.pid != sender->pid) && !open_sender(socket, &found, sender)) {
         errno = EMFILE;

@@ -31,7 +31,7 @@
  *      |--- BYE, socket ends, or it is cut off ---> LEAVING --- its process ends, or FORGET ---> gone
  *
  * A connection that is LEAVING is watched for the close of its end of the socket, which its library does
- * last. The process is the one that says HELLO: sockets are passed on (gvm_client_adopt()). A process that cannot be watched (the keeper's own, as socket pairs have its credentials, or one
+ * last. The process is the one that sends HELLO, which need not be the one that connected (gvm_client_adopt()). A process that cannot be watched (the keeper's own, as socket pairs have its credentials, or one
  * of another PID namespace) counts as gone then.
  *
  * Time, as the machine counts it, passes while this thread runs or waits, not while it is stopped or
@@ -139,9 +139,9 @@ typedef struct gvmi_closing gvmi_closing;
  * start. */
 void gvmi_incoming_begin(int socket);
 
-/* A process that is not known to have the socket. */
+/* The process that has sent what was received, where it is another than the one that is known. */
 typedef struct gvmi_sender {
-    bool other; /* such a process has sent something; else only pid is set */
+    bool other; /* there is such a process; else only pid is set */
     pid_t pid;  /* 0: of another PID namespace */
     uint32_t uid;
     int process;  /* pidfd; -1: it is this process, it is gone, or the system opens none */
@@ -154,8 +154,8 @@ typedef struct gvmi_sender {
  * close. EMFILE: there is no descriptor, or memory, for that. */
 ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len, gvmi_sender *sender);
 
-/* What was received beside the bytes of a sender with these credentials: NULL, or a pidfd, or a negative error number.
- * False: out of descriptors, or memory; *sender is as it was. */
+/* Fills in *sender: a process with these credentials. received: NULL, or what SCM_PIDFD brought, a pidfd, which is taken over,
+ * or a negative error number. False: out of descriptors, or memory; *sender is as it was. */
 bool gvmi_process_open_sender(pid_t pid, uint32_t uid, const int *received, gvmi_sender *sender);
 
 /* Closes a socket, if it is one, and makes it -1. False: it is still open, as descriptors are unread in it: to be called

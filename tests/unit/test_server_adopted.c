@@ -1,6 +1,6 @@
-/* keeper/server: sockets that are passed on. The process that sends HELLO is the one that is watched, whoever connected.
+/* keeper/server: a socket that one process connects and another one uses. The process that sends HELLO is watched.
  *
- * What follows from that for leases and memory is in python/tests/test_object.py.
+ * What follows for leases and memory when either process ends is in python/tests/test_object.py.
  */
 #include <stdatomic.h>
 #include <sys/epoll.h>
